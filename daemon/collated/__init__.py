@@ -1,0 +1,1 @@
+"""One ranked answer from every knowledge store on this machine: the daemon, its client and commands."""

@@ -1,0 +1,71 @@
+"""Every error that a client can meet, each with a stable code (DESIGN §6).
+
+A code is part of the API: never reworded, never reused. README has this table and a test holds the
+two together. What goes wrong with one store is not here but in `collated_readers.STORE_CODES`.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+__all__ = ["CODES", "Code", "CollatedError", "ConfigError", "RequestFailed", "code_of_number"]
+
+
+class Code(NamedTuple):
+    """The number on the wire, whether trying again can help, and when it is sent."""
+
+    number: int
+    is_retryable: bool
+    when: str
+
+
+CODES: Mapping[str, Code] = {
+    "parse_error": Code(-32700, False, "the frame is not JSON or MessagePack, not UTF-8, or nested too deep"),
+    "invalid_request": Code(-32600, False, "not a JSON-RPC 2.0 request"),
+    "unknown_method": Code(-32601, False, "no such method"),
+    "invalid_params": Code(-32602, False, "a parameter is missing, unknown or of the wrong type"),
+    "internal": Code(-32603, False, "a fault of collated itself; the daemon's log has the traceback"),
+    "cancelled": Code(-32800, False, "`$/cancelRequest`, or the client is gone"),
+    "unknown_store": Code(-32001, False, "no store of that name; the closest ones are named"),
+    "unknown_id": Code(-32002, False, "the store has no record of that id"),
+    "store_unavailable": Code(-32003, True, "the store is known but cannot be read; its reason is repeated"),
+    "overloaded": Code(-32004, True, "too many requests in flight or too many connections"),
+    "deadline_exceeded": Code(-32005, True, "nothing could be answered in time"),
+    "pattern_rejected": Code(-32006, False, "over 200 characters, does not compile, or too expensive"),
+    "unsupported": Code(-32007, False, "the store's format has no such operation"),
+    "draining": Code(-32008, True, "the daemon is stopping"),
+    "frame_too_large": Code(-32009, False, "a frame over server.max_frame_bytes"),
+}
+
+
+class CollatedError(Exception):
+    """The root of collated's own errors; `code` is a stable word."""
+
+    code = "internal"
+
+
+class ConfigError(CollatedError):
+    """The configuration is refused; the message names the key and what was expected."""
+
+    code = "invalid_config"
+
+
+class RequestFailed(CollatedError):  # noqa: N818 - it is an answer, and named as one
+    """A request that ends in an error answer; *code* is a key of `CODES`."""
+
+    def __init__(
+        self, code: str, message: str, suggestion: str | None = None, retry_after_ms: int | None = None
+    ) -> None:
+        """Keep the stable *code*, the *message*, and what the caller can do about it."""
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.suggestion = suggestion
+        self.retry_after_ms = retry_after_ms
+
+
+_BY_NUMBER = {code.number: word for word, code in CODES.items()}
+
+
+def code_of_number(number: int) -> str:
+    """Return the code word of a JSON-RPC error *number*; `internal` for one that is not ours."""
+    return _BY_NUMBER.get(number, "internal")

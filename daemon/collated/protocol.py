@@ -1,0 +1,457 @@
+"""The wire, as msgspec Structs: requests, results, notifications (DESIGN §6).
+
+The JSON Schema that `collate schema` prints is made from these. Fields are only ever appended, with
+defaults; names are never retyped or reused.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType, field
+
+from collated_readers import Tier
+
+__all__ = ["METHODS", "NOTIFICATIONS", "PROTOCOL_VERSION", "Method", "schema"]
+
+PROTOCOL_VERSION = 1
+
+Mode = Literal["lexical", "hybrid"]
+Ranking = Literal["contract", "fused"]
+Id = str | int
+
+# --------------------------------------------------------------------------- JSON-RPC 2.0
+
+
+class Envelope(Struct):
+    """Any message, decoded just far enough to route it; every field may be missing or wrong."""
+
+    jsonrpc: Any = None
+    method: Any = None
+    id: Any = UNSET
+    params: Raw | UnsetType = UNSET
+    result: Raw | UnsetType = UNSET
+    error: Any = UNSET
+
+
+class Request(Struct, omit_defaults=True):
+    """A request as a client sends it."""
+
+    method: str
+    id: Id
+    params: Any = None
+    jsonrpc: Literal["2.0"] | None = None
+
+
+class ErrorData(Struct, omit_defaults=True):
+    """What a program reads of an error."""
+
+    code: str
+    retryable: bool
+    suggestion: str | None = None
+    retry_after_ms: int | None = None
+    stores: "Answered | None" = None
+
+    # `code` and `retryable` have no defaults, so omit_defaults keeps them.
+
+
+class ErrorObject(Struct):
+    """JSON-RPC's error object."""
+
+    code: int
+    message: str
+    data: ErrorData
+
+
+class Response(Struct):
+    """A final reply with a result, already encoded."""
+
+    id: Id
+    result: Raw
+    jsonrpc: str = "2.0"
+
+
+class ErrorResponse(Struct):
+    """A final reply with an error; `id` is null when the request's could not be read."""
+
+    id: Id | None
+    error: ErrorObject
+    jsonrpc: str = "2.0"
+
+
+class Notification(Struct):
+    """A message that wants no reply."""
+
+    method: str
+    params: Any
+    jsonrpc: str = "2.0"
+
+
+# --------------------------------------------------------------------------- parameters
+
+
+class Params(Struct, forbid_unknown_fields=True):
+    """The root of all parameter sets; unknown names are errors, so a typing mistake is seen."""
+
+
+class NoParams(Params):
+    """Nothing."""
+
+
+class ClientInfo(Struct):
+    """Who is asking, for the log."""
+
+    name: str = ""
+    version: str = ""
+
+
+class InitializeParams(Struct):
+    """Tolerant of unknown fields, unlike all others, so that old and new can meet."""
+
+    client: ClientInfo | None = None
+    protocol: int = PROTOCOL_VERSION
+
+
+class StoresParams(Params):
+    """Which stores to list; nothing means all."""
+
+    stores: list[str] | None = None
+    formats: list[str] | None = None
+
+
+class SearchParams(Params, rename={"within": "in"}):
+    """`in`: path filter entries; `limit` is clamped to 1..50."""
+
+    query: str
+    limit: int = 10
+    within: list[str] | None = None
+    stores: list[str] | None = None
+    formats: list[str] | None = None
+    mode: Mode = "lexical"
+    ranking: Ranking = "contract"
+    deadline_ms: int | None = None
+    sync: bool = False
+    partialResultToken: Id | None = None  # noqa: N815 - LSP's own name
+
+
+class ReadParams(Params):
+    """`context` is clamped to 0..5."""
+
+    ref: str
+    context: int = 0
+    deadline_ms: int | None = None
+    sync: bool = False
+
+
+class GrepParams(Params, rename={"within": "in"}):
+    """`limit` is clamped to 1..100; `pattern` has 1 to 200 characters."""
+
+    pattern: str
+    regex: bool = False
+    within: list[str] | None = None
+    stores: list[str] | None = None
+    formats: list[str] | None = None
+    limit: int = 20
+    deadline_ms: int | None = None
+    sync: bool = False
+    partialResultToken: Id | None = None  # noqa: N815 - LSP's own name
+
+
+class NeighboursParams(Params):
+    """`before` and `after` are clamped to 0..5."""
+
+    ref: str
+    before: int = 1
+    after: int = 1
+    deadline_ms: int | None = None
+    sync: bool = False
+
+
+class IndexParams(Params):
+    """Without `store`, one line for each store."""
+
+    store: str | None = None
+    prefix: str | None = None
+    deadline_ms: int | None = None
+    sync: bool = False
+
+
+class SubscribeParams(Params):
+    """The whole set of topics wanted on this connection; an empty list ends all."""
+
+    topics: list[Literal["stores/changed"]]
+
+
+class CancelParams(Params):
+    """The request to cancel."""
+
+    id: Id
+
+
+# --------------------------------------------------------------------------- results
+
+
+class Reason(Struct):
+    """Why a store is not open; `code` is a key of `collated_readers.STORE_CODES`."""
+
+    code: str
+    message: str
+
+
+class Failure(Struct):
+    """A store that was asked and did not answer."""
+
+    store: str
+    code: str
+    message: str
+
+
+class Answered(Struct):
+    """How the stores fared; `failed` is in store order."""
+
+    asked: int
+    answered: int
+    skipped: int = 0
+    failed: list[Failure] = field(default_factory=list[Failure])
+
+
+class StoreStatus(Struct):
+    """One store, open or not. `root` is the project directory, for local clients."""
+
+    name: str
+    path: str
+    root: str | None
+    format: str | None
+    schema_version: str | None
+    state: str
+    reason: Reason | None
+    fingerprint: str | None
+    documents: int | None
+    records: int | None
+    bytes: int | None
+    capabilities: list[str]
+
+
+class Hit(Struct):
+    """A record that matched."""
+
+    store: str
+    id: str
+    ref: str
+    format: str
+    doc: str
+    heading_path: str
+    snippet: str
+    score: float
+    kind: str
+    tier: Tier
+    line_start: int | UnsetType = UNSET
+    line_end: int | UnsetType = UNSET
+
+
+class Record(Struct):
+    """The unit that is found and read."""
+
+    store: str
+    id: str
+    ref: str
+    format: str
+    doc: str
+    heading_path: str
+    kind: str
+    text: str
+    prev_id: str | None
+    next_id: str | None
+
+
+class ContextRecord(Record):
+    """A record read because it stands beside the one that was asked for."""
+
+    context: bool = True
+
+
+class Match(Struct):
+    """The first matching line of a record."""
+
+    store: str
+    id: str
+    ref: str
+    doc: str
+    heading_path: str
+    line: str
+
+
+class InitializeResult(Struct):
+    """What this daemon speaks."""
+
+    protocol: int
+    server: dict[str, str]
+    framing: str
+    methods: list[str]
+    formats: dict[str, str]
+    limits: dict[str, float]
+
+
+class PingResult(Struct):
+    """Alive."""
+
+
+class StatusResult(Struct):
+    """How the daemon is."""
+
+    version: str
+    pid: int
+    uptime_s: float
+    socket: str
+    config: str | None
+    config_error: str | None
+    stores: dict[str, int]
+    cache: dict[str, int]
+    memory: dict[str, int]
+    watch: dict[str, Any]
+    connections: int
+    in_flight: int
+
+
+class StoresResult(Struct):
+    """In store order."""
+
+    stores: list[StoreStatus]
+
+
+class SearchResult(Struct):
+    """One ranked list; `complete` is false exactly when `stores.failed` is not empty."""
+
+    hits: list[Hit]
+    mode: Mode
+    hint: str | None
+    complete: bool
+    stores: Answered
+
+
+class ReadResult(Record):
+    """The record asked for, and those around it in document order."""
+
+    context: list[ContextRecord]
+
+
+class GrepResult(Struct):
+    """Matches by (id, store)."""
+
+    matches: list[Match]
+    truncated: bool
+    complete: bool
+    stores: Answered
+
+
+class NeighboursResult(Struct):
+    """Records in document order; `header` begins the table that the record continues."""
+
+    records: list[Record]
+    header: Record | None
+
+
+class IndexResult(Struct):
+    """A table of contents, as text."""
+
+    text: str
+
+
+class Changes(Struct):
+    """Names of stores: the result of `rescan` and the parameters of `stores/changed`."""
+
+    added: list[str]
+    changed: list[str]
+    removed: list[str]
+
+
+class ReloadResult(Struct):
+    """The settings that changed (`section.key`), and the stores that came or went with them."""
+
+    settings: list[str]
+    stores: Changes
+
+
+class SubscribeResult(Struct):
+    """The topics now in force on this connection."""
+
+    topics: list[str]
+
+
+class PartialHit(Struct):
+    """A hit before its snippet is made."""
+
+    store: str
+    id: str
+    ref: str
+    tier: Tier
+    score: float
+
+
+class Partial(Struct):
+    """The value of `$/progress`: how far the answer is; its hits are not in the final order."""
+
+    asked: int
+    answered: int
+    hits: list[PartialHit]
+    failed: list[Failure]
+
+
+class Progress(Struct):
+    """The parameters of `$/progress`."""
+
+    token: Id
+    value: Partial
+
+
+# --------------------------------------------------------------------------- the table
+
+
+class Method(Struct, frozen=True):
+    """One row of DESIGN §6's table."""
+
+    params: type[Any]
+    result: type[Any]
+
+
+METHODS: Mapping[str, Method] = {
+    "initialize": Method(InitializeParams, InitializeResult),
+    "ping": Method(NoParams, PingResult),
+    "status": Method(NoParams, StatusResult),
+    "stores": Method(StoresParams, StoresResult),
+    "search": Method(SearchParams, SearchResult),
+    "read": Method(ReadParams, ReadResult),
+    "grep": Method(GrepParams, GrepResult),
+    "neighbours": Method(NeighboursParams, NeighboursResult),
+    "index": Method(IndexParams, IndexResult),
+    "rescan": Method(NoParams, Changes),
+    "reload": Method(NoParams, ReloadResult),
+    "subscribe": Method(SubscribeParams, SubscribeResult),
+    "$/cancelRequest": Method(CancelParams, PingResult),
+}
+
+NOTIFICATIONS: Mapping[str, type[Any]] = {"stores/changed": Changes, "$/progress": Progress}
+
+
+def schema() -> dict[str, Any]:
+    """Return the whole protocol as one JSON Schema document (draft 2020-12), keys sorted."""
+    types: list[type[Any]] = [ErrorResponse]
+    for method in METHODS.values():
+        types += [method.params, method.result]
+    types += NOTIFICATIONS.values()
+    unique = list(dict.fromkeys(types))
+    shown, definitions = msgspec.json.schema_components(unique, ref_template="#/$defs/{name}")
+    by_type = dict(zip(unique, shown, strict=True))
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "collated wire protocol",
+        "description": "JSON-RPC 2.0; see README and DESIGN §6",
+        "protocol": PROTOCOL_VERSION,
+        "methods": {
+            name: {"params": by_type[method.params], "result": by_type[method.result]}
+            for name, method in METHODS.items()
+        },
+        "notifications": {name: {"params": by_type[params]} for name, params in NOTIFICATIONS.items()},
+        "error": by_type[ErrorResponse],
+        "$defs": dict(sorted(definitions.items())),
+    }

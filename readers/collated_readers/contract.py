@@ -1,0 +1,328 @@
+"""What the daemon and a reader promise each other: the values, the errors, the `Reader` protocol.
+
+A reader is blocking and stateless. It is handed an open `sqlite3.Connection` on that connection's
+own thread, inside one read transaction (DESIGN §3), and a `Budget` that it keeps. It never opens,
+caches, logs or writes, and raises only `StoreError` and `RequestError`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from msgspec import UNSET, Struct, UnsetType
+
+if TYPE_CHECKING:  # the client imports this module and must start fast
+    import sqlite3
+
+__all__ = [
+    "STORE_CODES",
+    "TIERS",
+    "Budget",
+    "Embed",
+    "Hit",
+    "Match",
+    "Matches",
+    "Neighbours",
+    "Pattern",
+    "Query",
+    "Ranked",
+    "Reader",
+    "Reading",
+    "Record",
+    "RequestError",
+    "State",
+    "StoreError",
+    "StoreFacts",
+    "Tier",
+]
+
+Tier = Literal["symbol", "phrase", "all", "any", "dense"]
+TIERS: tuple[Tier, ...] = ("symbol", "phrase", "all", "any", "dense")
+"""How a record matched, best first (DESIGN §1)."""
+
+Embed = Callable[[str, str], Sequence[float]]
+"""`embed(model, text)` gives the vector of *text* under the model that a store names."""
+
+
+class State(StrEnum):
+    """What the daemon says of a store that was found; every found file has one (DESIGN §1)."""
+
+    OPENING = "opening"
+    OPEN = "open"
+    BUILDING = "building"
+    BUSY = "busy"
+    REFUSED = "refused"
+    UNREADABLE = "unreadable"
+
+
+# code -> (state of a store that fails so when it is opened, what it means). Part of the API:
+# a code is never reworded or reused. README repeats this table and a test holds it to that.
+STORE_CODES: Mapping[str, tuple[State, str]] = {
+    "not_a_file": (State.REFUSED, "a directory, FIFO, socket or device where a store file was expected"),
+    "empty_file": (State.REFUSED, "a file of no bytes"),
+    "not_sqlite": (State.REFUSED, "the file does not begin like a SQLite database"),
+    "unknown_format": (State.REFUSED, "no reader recognises the file"),
+    "unsupported_version": (State.REFUSED, "the store's schema version is not one that the reader supports"),
+    "wrong_schema": (State.REFUSED, "a table or column that the format demands is missing or is not a real table"),
+    "fts5_missing": (State.REFUSED, "this Python's SQLite was built without FTS5"),
+    "building": (State.BUILDING, "the store is in the middle of its first ingest"),
+    "locked": (State.BUSY, "another program holds the store locked"),
+    "hot_journal": (State.BUSY, "a writer was interrupted or is at work: a journal lies beside the store"),
+    "too_large_to_copy": (State.BUSY, "the store is being written and is larger than cache.copy_limit_bytes"),
+    "keeps_changing": (State.BUSY, "the store changed each time it was read"),
+    "disk_full": (State.BUSY, "no room for the private copy of a store that is being written"),
+    "permission_denied": (State.UNREADABLE, "the file or a directory above it may not be read"),
+    "unwritable_directory": (State.UNREADABLE, "SQLite wants to write beside the store and cannot"),
+    "too_many_open_files": (State.UNREADABLE, "the process is out of file descriptors"),
+    "broken_symlink": (State.UNREADABLE, "a symlink that leads nowhere or in a circle"),
+    "vanished": (State.UNREADABLE, "the file was there and is gone"),
+    "damaged": (State.UNREADABLE, "SQLite or the reader found the contents broken"),
+    "io_error": (State.UNREADABLE, "the operating system could not read the file"),
+    "invalid_rank": (State.OPEN, "the store gave a rank that is not a finite number"),
+    "deadline_exceeded": (State.OPEN, "the store did not answer in time"),
+    "backed_off": (State.OPEN, "the store kept failing and is left alone for a while"),
+    "internal": (State.UNREADABLE, "a fault of collated itself; the log has the traceback"),
+}
+
+
+class StoreError(Exception):
+    """One store failed; the others go on. `code` is a key of `STORE_CODES`."""
+
+    def __init__(self, code: str, message: str) -> None:
+        """Keep the stable *code* and the *message* that says what to do."""
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class RequestError(Exception):
+    """The request is at fault: `unknown_id`, `pattern_rejected`, `invalid_params` or `unsupported`."""
+
+    def __init__(self, code: str, message: str, suggestion: str | None = None) -> None:
+        """Keep the stable *code* of DESIGN §6, the *message* and what to try instead."""
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.suggestion = suggestion
+
+
+class Budget:
+    """A deadline and a cancellation that travel to the worker thread as a value (DESIGN §8).
+
+    Set on the event loop, read by the SQLite progress handler and by a reader's own loops.
+    Assigning a bool is atomic, so no lock is needed.
+    """
+
+    __slots__ = ("cancelled", "deadline")
+
+    def __init__(self, deadline: float) -> None:
+        """Take the *deadline* in seconds of `time.monotonic()`."""
+        self.deadline = deadline
+        self.cancelled = False
+
+    @classmethod
+    def lasting(cls, seconds: float) -> Budget:
+        """Return a budget that ends *seconds* from now."""
+        return cls(time.monotonic() + seconds)
+
+    def remaining(self) -> float:
+        """Return the seconds left, 0.0 when spent or cancelled."""
+        return 0.0 if self.cancelled else max(0.0, self.deadline - time.monotonic())
+
+    def is_spent(self) -> bool:
+        """Tell whether to stop now."""
+        return self.cancelled or time.monotonic() >= self.deadline
+
+    def check(self) -> None:
+        """Return while there is time left.
+
+        Raises:
+            StoreError: `deadline_exceeded` once the budget is spent or cancelled.
+        """
+        if self.is_spent():
+            raise StoreError("deadline_exceeded", "the store did not answer in time")
+
+
+class Query(Struct, frozen=True):
+    """One search: free text, path filter entries, and how many hits at most (clamped by the reader).
+
+    `is_hybrid` says that ranks are those of `Reader.fused`, whose scores are on another scale.
+    """
+
+    text: str
+    within: tuple[str, ...] = ()
+    limit: int = 10
+    is_hybrid: bool = False
+
+
+class Pattern(Struct, frozen=True):
+    """One grep: the pattern, whether it is a regular expression, path filter, limit (already clamped)."""
+
+    text: str
+    is_regex: bool = False
+    within: tuple[str, ...] = ()
+    limit: int = 20
+
+
+class Ranked(Struct, frozen=True, gc=False):
+    """A record that matched, before its snippet is made.
+
+    `rank` is the reader's own unrounded number, lower is better. `row` is the reader's locator for
+    `Reader.hits`, good within one snapshot of the store only.
+    """
+
+    id: str
+    tier: Tier
+    rank: float
+    row: int
+
+
+class Hit(Struct, frozen=True, gc=False):
+    """A ranked record made presentable; `score` is what a person sees (DESIGN §1)."""
+
+    id: str
+    doc: str
+    heading_path: str
+    snippet: str
+    score: float
+    kind: str
+    tier: Tier
+    line_start: int | UnsetType = UNSET
+    line_end: int | UnsetType = UNSET
+
+
+class Record(Struct, frozen=True, gc=False):
+    """The unit that is found and read, its text verbatim."""
+
+    id: str
+    doc: str
+    heading_path: str
+    kind: str
+    text: str
+    prev_id: str | None = None
+    next_id: str | None = None
+
+
+class Reading(Struct, frozen=True):
+    """One record and the records around it, in document order, itself excluded."""
+
+    record: Record
+    context: tuple[Record, ...] = ()
+
+
+class Match(Struct, frozen=True, gc=False):
+    """The first matching line of one record."""
+
+    id: str
+    doc: str
+    heading_path: str
+    line: str
+
+
+class Matches(Struct, frozen=True):
+    """Matches in id order (UTF-8 bytes); `is_truncated` when a further record matches."""
+
+    matches: tuple[Match, ...]
+    is_truncated: bool = False
+
+
+class Neighbours(Struct, frozen=True):
+    """A record with those before and after it, and the head of the table run it continues."""
+
+    records: tuple[Record, ...]
+    header: Record | None = None
+
+
+class StoreFacts(Struct, frozen=True):
+    """What a reader learns when it opens a store.
+
+    `identity` is the reader's share of the fingerprint: whatever an answer depends on beside the
+    signature of the file's bytes.
+    """
+
+    schema_version: str
+    identity: str
+    documents: int
+    records: int
+
+
+class Reader(Protocol):
+    """Reads one format; blocking, stateless, safe to use from many threads at once."""
+
+    @property
+    def format(self) -> str:
+        """Return the format's name, as users see it: `contextpull`."""
+        ...
+
+    @property
+    def versions(self) -> str:
+        """Return the schema versions that are supported, for people: `1.x`."""
+        ...
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """Return the wire methods that this format can answer."""
+        ...
+
+    def recognises(self, db: sqlite3.Connection, tables: Mapping[str, str]) -> bool:
+        """Tell whether the file is of this format, of whatever version.
+
+        *tables* maps each name in `sqlite_master` to its type (`table`, `view`).
+        """
+        ...
+
+    def open(self, db: sqlite3.Connection, tables: Mapping[str, str]) -> StoreFacts:
+        """Check version and schema and return the store's facts.
+
+        Raises:
+            StoreError: `unsupported_version` (naming both), `wrong_schema`, `fts5_missing`,
+                `building`, `damaged`.
+        """
+        ...
+
+    def tiers(self, query: Query) -> tuple[Tier, ...]:
+        """Return the lexical tiers to run, best first; empty when no word can be searched. Pure."""
+        ...
+
+    def ranked(self, db: sqlite3.Connection, query: Query, tier: Tier) -> list[Ranked]:
+        """Return one tier's best `query.limit` records in (rank, id) order, whatever other tiers found."""
+        ...
+
+    def fused(self, db: sqlite3.Connection, query: Query, embed: Embed) -> list[Ranked] | None:
+        """Return the store's hybrid list in (rank, id) order, or None when it has no embeddings."""
+        ...
+
+    def hits(self, db: sqlite3.Connection, query: Query, ranked: Sequence[Ranked]) -> list[Hit]:
+        """Return *ranked* with path, heading, snippet and score, in the order given."""
+        ...
+
+    def read(self, db: sqlite3.Connection, record_id: str, context: int) -> Reading:
+        """Return a record with *context* records on each side (clamped).
+
+        Raises:
+            RequestError: `unknown_id`.
+        """
+        ...
+
+    def grep(self, db: sqlite3.Connection, pattern: Pattern, budget: Budget) -> Matches:
+        """Return the first matching line of each record, in id order.
+
+        Raises:
+            RequestError: `pattern_rejected`, `invalid_params`.
+        """
+        ...
+
+    def neighbours(self, db: sqlite3.Connection, record_id: str, before: int, after: int) -> Neighbours:
+        """Return a record among its neighbours, in document order.
+
+        Raises:
+            RequestError: `unknown_id`.
+        """
+        ...
+
+    def index(self, db: sqlite3.Connection, prefix: str | None) -> str:
+        """Return the store's table of contents, or the documents whose path starts with *prefix*."""
+        ...
