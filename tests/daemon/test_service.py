@@ -102,6 +102,7 @@ def test_the_watchdog_is_fed_at_half_of_its_time_when_it_is_ours(
 # Descriptor 3 is fixed by the protocol, so adoption is tried in a process of its own.
 ADOPT = """
 import os, socket, sys
+from collated.errors import ConfigError
 from collated.service import activated_sockets
 environ = {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": sys.argv[1]}
 try:

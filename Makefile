@@ -1,0 +1,83 @@
+# make demo    what it does, on six real stores, in a minute
+# make check   the quick loop: format, lint, types, fast tests
+# make test    all of that, then every test against the built wheel in a clean environment
+# make bench   the ratios of tests/bench/RESULTS.md
+#
+# Each makes what it needs from nothing but Python 3.11 or newer: PYTHON=python3.12 chooses another one, with
+# environments of its own beside those of the others. ARGS are handed on to pytest, bench or demo.
+
+PYTHON ?= python3
+ARGS ?=
+
+SUFFIX := $(if $(filter-out python3,$(PYTHON)),$(shell \
+	$(PYTHON) -c 'import sys; print("-%d.%d" % sys.version_info[:2])' 2>/dev/null))
+VENV := .venv$(SUFFIX)
+WHEEL_VENV := .venv-wheel$(SUFFIX)
+BIN := $(VENV)/bin
+
+# Twice quiet: pip warns about index folders that a machine's own configuration names and that are not there.
+PIP := -m pip --disable-pip-version-check -qq
+INSTALL := $(PIP) install --constraint constraints.txt
+TEST_TOOLS := blockbuster hypothesis jsonschema pytest pytest-timeout
+
+# Pyright asks the network for a newer version of itself otherwise.
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+
+SOURCES = $(shell find daemon/collated readers/collated_readers config systemd -type f -not -name '*.pyc') \
+	pyproject.toml README.md LICENSE
+
+.PHONY: demo check test bench lint fast wheel-test clean python
+.DEFAULT_GOAL := check
+.NOTPARALLEL:
+
+demo: $(VENV)/.demo
+	@$(BIN)/collate demo $(ARGS)
+
+check: lint fast
+
+test: lint fast wheel-test
+
+bench: $(VENV)/.dev
+	@$(BIN)/python tests/bench $(ARGS)
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff format --quiet --check .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+# 5 is pytest's word for "no tests", as when ARGS name slow ones only.
+fast: $(VENV)/.dev
+	$(BIN)/pytest -q -m 'not slow' $(ARGS) || [ $$? -eq 5 ]
+
+# The folders daemon/ and readers/ are not on sys.path here, so the tests can only import the wheel.
+wheel-test: $(WHEEL_VENV)/.wheel
+	COLLATE_TESTED=wheel $(WHEEL_VENV)/bin/pytest -q $(ARGS)
+
+clean:
+	rm -rf .venv .venv-* build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "collated needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1 | head -n 1)." >&2; \
+		echo "Name another one: make $(MAKECMDGOALS) PYTHON=/path/to/python3.12" >&2; exit 2; }
+
+# An environment is made anew when it is missing or its Python is gone; what is in it, when the files that
+# say so have changed.
+$(VENV)/bin/python $(WHEEL_VENV)/bin/python: | python
+	$(PYTHON) -m venv --clear $(@:/bin/python=)
+
+$(VENV)/.demo: pyproject.toml constraints.txt $(VENV)/bin/python
+	$(BIN)/python $(INSTALL) -e '.[demo,speed]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt $(VENV)/bin/python
+	$(BIN)/python $(INSTALL) -e '.[demo,dev,speed]'
+	@touch $@ $(VENV)/.demo
+
+$(WHEEL_VENV)/.wheel: $(SOURCES) constraints.txt $(VENV)/.dev $(WHEEL_VENV)/bin/python
+	rm -rf $(WHEEL_VENV)/dist
+	$(BIN)/python $(PIP) wheel --no-deps --wheel-dir $(WHEEL_VENV)/dist .
+	$(WHEEL_VENV)/bin/python $(INSTALL) $(TEST_TOOLS) "$$(echo $(WHEEL_VENV)/dist/*.whl)[demo,speed]"
+	$(WHEEL_VENV)/bin/python $(INSTALL) --force-reinstall --no-deps $(WHEEL_VENV)/dist/*.whl
+	@touch $@
