@@ -5,6 +5,7 @@
 
 import os
 import sys
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -23,7 +24,10 @@ def _base(environ: Mapping[str, str], variable: str, kind: str) -> Path:
         return Path(given) / "collated"
     import platformdirs
 
-    return Path(getattr(platformdirs, f"user_{kind}_dir")("collated"))
+    with warnings.catch_warnings():
+        # That XDG_RUNTIME_DIR is not set (ssh, cron) is no fault of the user; `collate status` shows the path.
+        warnings.simplefilter("ignore")
+        return Path(getattr(platformdirs, f"user_{kind}_dir")("collated"))
 
 
 def config_file(environ: Mapping[str, str]) -> Path:
@@ -55,9 +59,7 @@ def socket_path(environ: Mapping[str, str], configured: str = "") -> Path:
     """
     given = environ.get("COLLATE_SOCKET") or configured
     path = (
-        Path(given).expanduser()
-        if given
-        else _base(environ, "XDG_RUNTIME_DIR", "runtime") / "collated.sock"
+        Path(given).expanduser() if given else _base(environ, "XDG_RUNTIME_DIR", "runtime") / "collated.sock"
     )
     if len(os.fsencode(path)) > _SOCKET_PATH_BYTES:
         raise ConfigError(
