@@ -25,7 +25,7 @@ def _base(environ: Mapping[str, str], variable: str, kind: str) -> Path:
     import platformdirs
 
     with warnings.catch_warnings():
-        # That XDG_RUNTIME_DIR is not set (ssh, cron) is no fault of the user; `collate status` shows the path.
+        # That XDG_RUNTIME_DIR is not set (ssh, cron) is nobody's fault; `collate status` shows the path.
         warnings.simplefilter("ignore")
         return Path(getattr(platformdirs, f"user_{kind}_dir")("collated"))
 
@@ -63,7 +63,8 @@ def socket_path(environ: Mapping[str, str], configured: str = "") -> Path:
     )
     if len(os.fsencode(path)) > _SOCKET_PATH_BYTES:
         raise ConfigError(
-            f"the socket path {path} is longer than {_SOCKET_PATH_BYTES} bytes; set COLLATE_SOCKET to a shorter one"
+            f"the socket path {path} is longer than {_SOCKET_PATH_BYTES} bytes; "
+            "set COLLATE_SOCKET to a shorter one"
         )
     return path
 
