@@ -1,6 +1,17 @@
-"""The formats: one reader each, and the registry of them in order of offer."""
+"""The formats, one reader each. What this module exports is light: the contract alone.
+
+The readers themselves are behind `collated_readers.registry`, how a store is opened behind
+`collated_readers.opening`: the command line client imports this module and must start fast.
+"""
 
 from .contract import (
+    CONTEXT_LIMITS,
+    GREP_LIMITS,
+    HINT_NO_EMBEDDER,
+    HINT_NO_EMBEDDINGS,
+    HINT_NO_HITS,
+    HINT_NO_WORDS,
+    SEARCH_LIMITS,
     STORE_CODES,
     TIERS,
     Budget,
@@ -20,9 +31,17 @@ from .contract import (
     StoreError,
     StoreFacts,
     Tier,
+    clamped,
 )
 
 __all__ = [
+    "CONTEXT_LIMITS",
+    "GREP_LIMITS",
+    "HINT_NO_EMBEDDER",
+    "HINT_NO_EMBEDDINGS",
+    "HINT_NO_HITS",
+    "HINT_NO_WORDS",
+    "SEARCH_LIMITS",
     "STORE_CODES",
     "TIERS",
     "Budget",
@@ -42,4 +61,5 @@ __all__ = [
     "StoreError",
     "StoreFacts",
     "Tier",
+    "clamped",
 ]

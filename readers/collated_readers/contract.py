@@ -18,6 +18,14 @@ if TYPE_CHECKING:  # the client imports this module and must start fast
     import sqlite3
 
 __all__ = [
+    "CONTEXT_LIMITS",
+    "GREP_LIMITS",
+    "HINT_NO_EMBEDDER",
+    "HINT_NO_EMBEDDINGS",
+    "HINT_NO_HITS",
+    "HINT_NO_WORDS",
+    "PROJECT_FOLDERS",
+    "SEARCH_LIMITS",
     "STORE_CODES",
     "TIERS",
     "Budget",
@@ -37,14 +45,35 @@ __all__ = [
     "StoreError",
     "StoreFacts",
     "Tier",
+    "clamped",
 ]
 
 Tier = Literal["symbol", "phrase", "all", "any", "dense"]
+PROJECT_FOLDERS: tuple[str, ...] = (".contextpull",)
+"""Folders in which a format keeps its store inside a project; the project's directory names the store."""
+
 TIERS: tuple[Tier, ...] = ("symbol", "phrase", "all", "any", "dense")
 """How a record matched, best first (DESIGN §1)."""
 
 Embed = Callable[[str, str], Sequence[float]]
 """`embed(model, text)` gives the vector of *text* under the model that a store names."""
+
+
+HINT_NO_WORDS = "no searchable words"
+HINT_NO_HITS = "no hits; try grep for exact codes, drop the in= filter, or use fewer words"
+HINT_NO_EMBEDDINGS = "no embeddings in store"
+HINT_NO_EMBEDDER = "no embedder for this query"
+"""Hints of a search: the seed's letter for the first and third, the reference's for the second."""
+
+SEARCH_LIMITS = (1, 50)
+GREP_LIMITS = (1, 100)
+CONTEXT_LIMITS = (0, 5)
+"""Smallest and largest `limit` and `context`; a number outside is clamped, never refused."""
+
+
+def clamped(value: int, limits: tuple[int, int]) -> int:
+    """Return *value*, or the nearest of the two *limits* (both allowed)."""
+    return max(limits[0], min(value, limits[1]))
 
 
 class State(StrEnum):
@@ -61,12 +90,16 @@ class State(StrEnum):
 # code -> (state of a store that fails so when it is opened, what it means). Part of the API:
 # a code is never reworded or reused. README repeats this table and a test holds it to that.
 STORE_CODES: Mapping[str, tuple[State, str]] = {
+    "opening": (State.OPENING, "the store was found and is being opened; ask again"),
     "not_a_file": (State.REFUSED, "a directory, FIFO, socket or device where a store file was expected"),
     "empty_file": (State.REFUSED, "a file of no bytes"),
     "not_sqlite": (State.REFUSED, "the file does not begin like a SQLite database"),
     "unknown_format": (State.REFUSED, "no reader recognises the file"),
     "unsupported_version": (State.REFUSED, "the store's schema version is not one that the reader supports"),
-    "wrong_schema": (State.REFUSED, "a table or column that the format demands is missing or is not a real table"),
+    "wrong_schema": (
+        State.REFUSED,
+        "a table or column that the format demands is missing or is not a real table",
+    ),
     "fts5_missing": (State.REFUSED, "this Python's SQLite was built without FTS5"),
     "building": (State.BUILDING, "the store is in the middle of its first ingest"),
     "locked": (State.BUSY, "another program holds the store locked"),
@@ -247,6 +280,7 @@ class StoreFacts(Struct, frozen=True):
     identity: str
     documents: int
     records: int
+    has_embeddings: bool = False
 
 
 class Reader(Protocol):

@@ -1,0 +1,100 @@
+"""Grep: the first matching line of each section, in id order (store-format: Grep)."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import closing
+
+import regex  # type: ignore[import-untyped]  # its stubs are a package of their own
+
+from collated_readers.contract import GREP_LIMITS, Budget, Match, Matches, Pattern, RequestError, clamped
+
+from .filters import IN_FILTER, filter_argument
+from .values import text
+
+__all__ = ["matches_of"]
+
+LONGEST_PATTERN = 200
+SECTION_SECONDS = 0.25
+"""How long a regular expression may look at one section."""
+
+# CROSS JOIN keeps sections outermost, so that rows come in the order of its primary key, unsorted.
+_ALL = """
+SELECT s.id, d.path, s.heading_path, s.text
+FROM sections AS s CROSS JOIN documents AS d ON d.doc_id = s.doc_id
+WHERE {} ORDER BY s.id"""
+_HOLDS = "instr(lower(s.text), lower(?)) > 0"
+
+FindLine = Callable[[str], str | None]
+"""Gives the first matching line of a section's text."""
+
+
+def matches_of(db: sqlite3.Connection, pattern: Pattern, budget: Budget) -> Matches:
+    """Return the first matching line of each section that has one, up to the limit.
+
+    Raises:
+        RequestError: `pattern_rejected`, `invalid_params` (path filter).
+        StoreError: `deadline_exceeded`, `damaged`.
+    """
+    if not 1 <= len(pattern.text) <= LONGEST_PATTERN:
+        raise _rejected(f"pattern must be 1–{LONGEST_PATTERN} characters", "narrow the pattern")
+    within = filter_argument(pattern.within)
+    find_line = _regex(pattern.text, budget) if pattern.is_regex else _literal(pattern.text)
+    conditions = ["1"] if pattern.is_regex else [_HOLDS]
+    arguments = [] if pattern.is_regex else [pattern.text]
+    if within is not None:
+        conditions.append(IN_FILTER)
+        arguments.append(within)
+    limit = clamped(pattern.limit, GREP_LIMITS)
+    found: list[Match] = []
+    with closing(db.execute(_ALL.format(" AND ".join(conditions)), arguments)) as rows:
+        for record_id, path, heading_path, body in rows:
+            budget.check()
+            line = find_line(text(body))
+            if line is None:
+                continue
+            if len(found) == limit:
+                return Matches(tuple(found), is_truncated=True)
+            found.append(Match(text(record_id), text(path), text(heading_path), line.strip()))
+    return Matches(tuple(found))
+
+
+def _literal(pattern: str) -> FindLine:
+    # bytes.lower() changes ASCII letters alone, which is just what SQLite's lower() does.
+    needle = pattern.encode().lower()
+
+    def find(body: str) -> str | None:
+        return next((line for line in body.splitlines() if needle in line.encode().lower()), None)
+
+    return find
+
+
+def _regex(pattern: str, budget: Budget) -> FindLine:
+    try:
+        compiled = regex.compile(pattern, regex.IGNORECASE)
+    except (regex.error, RecursionError) as error:
+        raise _rejected(
+            f"pattern does not compile: {error}", "set regex=false for a literal match"
+        ) from error
+
+    def find(body: str) -> str | None:
+        end = time.monotonic() + SECTION_SECONDS
+        for line in body.splitlines():
+            left = min(end - time.monotonic(), budget.remaining())
+            try:
+                if compiled.search(line, timeout=max(left, 1e-6)):
+                    return line
+            except TimeoutError as error:
+                budget.check()
+                raise _rejected(
+                    "pattern too expensive", "narrow with in= or use a literal pattern"
+                ) from error
+        return None
+
+    return find
+
+
+def _rejected(message: str, suggestion: str) -> RequestError:
+    return RequestError("pattern_rejected", message, suggestion)

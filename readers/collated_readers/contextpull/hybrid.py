@@ -1,0 +1,113 @@
+"""Hybrid search: the lexical list and the nearest vectors, fused (formats/contextpull.md §11)."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import math
+import sqlite3
+from array import array
+from collections.abc import Sequence
+from contextlib import closing
+
+from collated_readers.contract import SEARCH_LIMITS, Embed, Hit, Query, Ranked, StoreError, clamped
+
+from .filters import IN_FILTER, filter_argument
+from .search import score_of
+from .values import text
+
+__all__ = ["dense_hits_of", "fused_of", "has_embeddings"]
+
+_K = 60  # the contract's constant of reciprocal rank fusion
+_SNIPPET_CHARACTERS = 160
+_UNIT_TOLERANCE = 1e-6  # float32 rounding of a unit vector stays far below
+
+_MODEL = "SELECT model FROM embeddings LIMIT 1"
+_VECTORS = "SELECT e.section_id, e.vec FROM embeddings AS e JOIN sections AS s ON s.id = e.section_id"
+_ALLOWED = """
+SELECT s.id FROM sections AS s JOIN documents AS d ON d.doc_id = s.doc_id
+WHERE s.id IN (SELECT value FROM json_each(?)) AND """
+_SHOWN = """
+SELECT s.id, d.path, s.heading_path, s.kind, s.text
+FROM sections AS s JOIN documents AS d ON d.doc_id = s.doc_id
+WHERE s.id IN (SELECT value FROM json_each(?))"""
+
+
+def has_embeddings(db: sqlite3.Connection) -> bool:
+    """Tell whether the store holds any vector; the table itself may be missing."""
+    exists = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'embeddings' AND type = 'table'").fetchone()
+    return exists is not None and db.execute(_MODEL).fetchone() is not None
+
+
+def fused_of(
+    db: sqlite3.Connection, query: Query, lexical: Sequence[Ranked], embed: Embed
+) -> list[Ranked] | None:
+    """Return *lexical* and the dense list fused, best first; None when there are no embeddings.
+
+    A rank is the negated sum of 1 / (60 + position). What `query.within` shuts out of the dense list
+    keeps its position there.
+    """
+    if not has_embeddings(db):
+        return None
+    model = text(db.execute(_MODEL).fetchone()[0])
+    limit = clamped(query.limit, SEARCH_LIMITS)
+    dense = _nearest(db, embed(model, query.text), max(4 * limit, 20))
+    allowed = _allowed(db, query, dense)
+    sums: dict[str, float] = {}
+    for position, one in enumerate(lexical, start=1):
+        sums[one.id] = sums.get(one.id, 0.0) + 1.0 / (_K + position)
+    for position, record_id in enumerate(dense, start=1):
+        if record_id in allowed:
+            sums[record_id] = sums.get(record_id, 0.0) + 1.0 / (_K + position)
+    known = {one.id: one for one in lexical}
+    order = sorted(sums.items(), key=lambda item: (-item[1], item[0]))[:limit]
+    return [
+        Ranked(found.id, found.tier, -total, found.row)
+        if (found := known.get(record_id))
+        else Ranked(record_id, "dense", -total, 0)
+        for record_id, total in order
+    ]
+
+
+def _nearest(db: sqlite3.Connection, wanted: Sequence[float], depth: int) -> list[str]:
+    with closing(db.execute(_VECTORS)) as rows:
+        scored = ((-_similarity(wanted, vector), text(record_id)) for record_id, vector in rows)
+        return [record_id for _, record_id in heapq.nsmallest(depth, scored)]
+
+
+def _similarity(wanted: Sequence[float], blob: object) -> float:
+    # Cosine but for the length of *wanted*, which is the same for every row. A stored vector is
+    # of unit length but for rounding; dividing by it would only stir up ties.
+    if not isinstance(blob, bytes) or len(blob) % 4:
+        raise StoreError("damaged", "the store holds something that is not a vector of 32-bit floats")
+    vector = array("f", blob)
+    try:
+        dot = math.fsum(x * y for x, y in zip(wanted, vector, strict=False))
+        length = math.sqrt(math.fsum(x * x for x in vector)) or 1.0
+    except (ValueError, OverflowError) as error:  # fsum of infinities
+        raise StoreError("invalid_rank", "the store holds a vector that is not finite") from error
+    similarity = dot if abs(length - 1.0) <= _UNIT_TOLERANCE else dot / length
+    if not math.isfinite(similarity):
+        raise StoreError("invalid_rank", "the store holds a vector that is not finite")
+    return similarity
+
+
+def _allowed(db: sqlite3.Connection, query: Query, dense: list[str]) -> set[str]:
+    within = filter_argument(query.within)
+    if within is None:
+        return set(dense)
+    return {text(row[0]) for row in db.execute(_ALLOWED + IN_FILTER, (json.dumps(dense), within))}
+
+
+def dense_hits_of(db: sqlite3.Connection, query: Query, ranked: Sequence[Ranked]) -> list[Hit]:
+    """Return *ranked* that only the vectors found as hits, in any order."""
+    by_id = {one.id: one for one in ranked}
+    if not by_id:
+        return []
+    hits: list[Hit] = []
+    for record_id, path, heading_path, kind, body in db.execute(_SHOWN, (json.dumps(list(by_id)),)):
+        one = by_id[text(record_id)]
+        snippet = " ".join(text(body).split())[:_SNIPPET_CHARACTERS] + "…"
+        score = score_of(one.rank, query)
+        hits.append(Hit(one.id, text(path), text(heading_path), snippet, score, text(kind), "dense"))
+    return hits

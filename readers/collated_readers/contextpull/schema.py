@@ -1,0 +1,119 @@
+"""Is this a ContextPull store, and one that can be read? (store-format: Opening; DESIGN §3.5)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sqlite3
+from collections.abc import Mapping
+
+from collated_readers.contract import StoreError, StoreFacts
+
+from .contents import meta_of
+from .hybrid import has_embeddings
+from .values import integer, text
+
+__all__ = ["VERSIONS", "facts_of", "is_contextpull"]
+
+VERSIONS = "1.x"
+_MAJOR = "1"
+
+_COLUMNS: Mapping[str, frozenset[str]] = {
+    "meta": frozenset({"key", "value"}),
+    "documents": frozenset({"doc_id", "path", "title", "summary", "n_sections"}),
+    "sections": frozenset({"id", "doc_id", "ordinal", "heading_path", "kind", "text", "prev_id", "next_id"}),
+    "embeddings": frozenset({"section_id", "model", "vec"}),
+}
+_OPTIONAL = frozenset({"embeddings"})
+_FTS_COLUMNS = ["id", "heading_path", "text"]
+_OTHERS = frozenset({"symbols", "chunks", "fts_chunks"})  # codebase-index keeps its version in `meta` too
+
+_ORDINARY = re.compile(r"CREATE\s+TABLE\b", re.IGNORECASE)
+_FTS5 = re.compile(
+    r"CREATE\s+VIRTUAL\s+TABLE\b[^(]*\bUSING\s+fts5\b(?!.*\bcontent\s*=)", re.IGNORECASE | re.DOTALL
+)
+_META_IN_SHAPE = "SELECT count(*) FROM pragma_table_info('meta') WHERE name IN ('key', 'value')"
+
+
+def is_contextpull(db: sqlite3.Connection, tables: Mapping[str, str]) -> bool:
+    """Tell whether `meta` names a schema version and the other tables are not another format's."""
+    if "meta" not in tables or tables.keys() >= _OTHERS:
+        return False
+    if tables["meta"] != "table":  # not to be read: an endless view would be
+        return tables.keys() >= {"documents", "sections", "sections_fts"}
+    if db.execute(_META_IN_SHAPE).fetchone()[0] != 2:  # noqa: PLR2004 - the two columns just named
+        return False
+    return db.execute("SELECT 1 FROM meta WHERE key = 'schema_version'").fetchone() is not None
+
+
+def facts_of(db: sqlite3.Connection, tables: Mapping[str, str]) -> StoreFacts:
+    """Check the store and return its facts.
+
+    Raises:
+        StoreError: `unsupported_version`, `wrong_schema`, `fts5_missing`, `building`, `damaged`.
+    """
+    _check_ordinary(db, tables, "meta")
+    version = meta_of(db, "schema_version") or ""
+    if version.split(".", 1)[0] != _MAJOR:
+        raise StoreError(
+            "unsupported_version",
+            f"the store has schema version {version!r:.40}; this reader supports {VERSIONS}",
+        )
+    for name in _COLUMNS.keys() - _OPTIONAL | (_OPTIONAL & tables.keys()):
+        _check_ordinary(db, tables, name)
+    _check_fts(db)
+    if meta_of(db, "corpus_fingerprint") is None:
+        raise StoreError("building", "the store is in the middle of its first ingest")
+    documents, sections = db.execute(
+        "SELECT count(*), coalesce(sum(n_sections), 0) FROM documents"
+    ).fetchone()
+    return StoreFacts(
+        schema_version=version,
+        identity=_identity(db, version),
+        documents=integer(documents),
+        records=integer(sections),
+        has_embeddings=has_embeddings(db),
+    )
+
+
+def _check_ordinary(db: sqlite3.Connection, tables: Mapping[str, str], name: str) -> None:
+    if tables.get(name) != "table" or not _ORDINARY.match(_declaration(db, name)):
+        raise StoreError("wrong_schema", f"the store has no table {name}, or something else of that name")
+    # hidden: 2 and 3 are generated columns, which a hostile store could make compute for ever
+    columns: dict[str, int] = dict(db.execute("SELECT name, hidden FROM pragma_table_xinfo(?)", (name,)))
+    for column in sorted(_COLUMNS[name]):
+        if columns.get(column) != 0:
+            raise StoreError("wrong_schema", f"the store's table {name} has no ordinary column {column}")
+
+
+def _check_fts(db: sqlite3.Connection) -> None:
+    if not _FTS5.match(_declaration(db, "sections_fts")):
+        raise StoreError(
+            "wrong_schema", "the store has no FTS5 table sections_fts, or not one with its own content"
+        )
+    try:
+        db.execute("SELECT rowid FROM sections_fts LIMIT 1").fetchone()
+    except sqlite3.OperationalError as error:
+        if not str(error).startswith("no such module"):
+            raise
+        raise StoreError(
+            "fts5_missing", f"this Python's sqlite3 (SQLite {sqlite3.sqlite_version}) was built without FTS5"
+        ) from error
+    columns = [row[0] for row in db.execute("SELECT name FROM pragma_table_info('sections_fts')")]
+    if columns != _FTS_COLUMNS:
+        raise StoreError(
+            "wrong_schema", "the store's sections_fts does not have the columns id, heading_path, text"
+        )
+
+
+def _declaration(db: sqlite3.Connection, name: str) -> str:
+    row = db.execute("SELECT sql FROM sqlite_master WHERE name = ? AND type = 'table'", (name,)).fetchone()
+    return "" if row is None or row[0] is None else text(row[0])
+
+
+def _identity(db: sqlite3.Connection, version: str) -> str:
+    # corpus_fingerprint covers the source files alone, not how they were cut, indexed or embedded.
+    keys = ("corpus_fingerprint", "ingested_at", "section_max_chars", "embed_model", "index_text")
+    parts = [version, *(meta_of(db, key) for key in keys), has_embeddings(db)]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]

@@ -1,0 +1,124 @@
+"""The lexical passes: candidates by rank, and what a hit shows of them (store-format: Search).
+
+FTS5 sorts by rank alone much faster than by (rank, id), so candidates are taken in rank order, with
+everything that ties with the last of them, and sorted here. The list is the contract's all the same.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+
+from collated_readers.contract import SEARCH_LIMITS, TIERS, Hit, Query, Ranked, StoreError, Tier, clamped
+
+from .filters import IN_FILTER, filter_argument
+from .values import Row, text
+from .words import match_of, words_of
+
+__all__ = ["hits_of", "ranked_of"]
+
+_BEST = """
+SELECT rowid, rank FROM sections_fts
+WHERE sections_fts MATCH ? AND rank MATCH 'bm25(0.0, 2.0, 1.0)' ORDER BY rank"""
+
+_IDS = """
+SELECT f.rowid, f.id FROM sections_fts AS f
+JOIN sections AS s ON s.id = f.id JOIN documents AS d ON d.doc_id = s.doc_id
+WHERE f.rowid IN (SELECT value FROM json_each(?))"""
+
+_JOINED = """
+SELECT f.rowid, f.id, bm25(sections_fts, 0.0, 2.0, 1.0) AS best FROM sections_fts AS f
+JOIN sections AS s ON s.id = f.id JOIN documents AS d ON d.doc_id = s.doc_id
+WHERE sections_fts MATCH ? ORDER BY best, f.id LIMIT ?"""
+
+_FILTERED = _JOINED.replace("ORDER BY", f"AND {IN_FILTER} ORDER BY")
+
+_SHOWN = """
+SELECT f.rowid, d.path, s.heading_path, s.kind, snippet(sections_fts, 2, '**', '**', '…', 20)
+FROM sections_fts AS f
+JOIN sections AS s ON s.id = f.id JOIN documents AS d ON d.doc_id = s.doc_id
+WHERE sections_fts MATCH ? AND f.rowid IN (SELECT value FROM json_each(?))"""
+
+
+def ranked_of(db: sqlite3.Connection, query: Query, tier: Tier) -> list[Ranked]:
+    """Return one pass's best records, in (rank, id) order, no id twice.
+
+    Raises:
+        RequestError: `invalid_params` (path filter).
+        StoreError: `invalid_rank`, `damaged`.
+    """
+    match = match_of(words_of(query.text), tier)
+    limit = clamped(query.limit, SEARCH_LIMITS)
+    within = filter_argument(query.within)
+    rows = _best(db, match, limit) if within is None else None
+    if rows is None:
+        rows = _joined(db, match, within, limit)
+    seen: dict[str, Ranked] = {}
+    for row, record_id, rank in rows:
+        seen.setdefault(text(record_id), Ranked(text(record_id), tier, _finite(rank), int(row)))
+    return list(seen.values())
+
+
+def _best(db: sqlite3.Connection, match: str, limit: int) -> list[Row] | None:
+    ranks: dict[int, float] = {}
+    last = math.inf
+    with closing(db.execute(_BEST, (match,))) as rows:
+        for row, rank in rows:
+            if len(ranks) >= limit and rank != last:
+                break
+            ranks[row] = last = _finite(rank)
+    ids = db.execute(_IDS, (json.dumps(list(ranks)),)).fetchall()
+    if len(ids) != len(ranks):  # rows of the index without a section must not use up the limit
+        return None
+    candidates = [(row, text(record_id), ranks[row]) for row, record_id in ids]
+    return sorted(candidates, key=lambda candidate: (candidate[2], candidate[1]))[:limit]
+
+
+def _joined(db: sqlite3.Connection, match: str, within: str | None, limit: int) -> list[Row]:
+    if within is None:
+        return db.execute(_JOINED, (match, limit)).fetchall()
+    return db.execute(_FILTERED, (match, within, limit)).fetchall()
+
+
+def _finite(rank: object) -> float:
+    if isinstance(rank, float) and math.isfinite(rank):
+        return rank
+    raise StoreError("invalid_rank", "the store's index gives a rank that is not a finite number")
+
+
+def hits_of(db: sqlite3.Connection, query: Query, ranked: Sequence[Ranked]) -> list[Hit]:
+    """Return lexical *ranked* as hits, in any order; each snippet is that of the hit's own pass.
+
+    Raises:
+        StoreError: `damaged`.
+    """
+    words = words_of(query.text)
+    hits: list[Hit] = []
+    for tier in TIERS:
+        by_row = {one.row: one for one in ranked if one.tier == tier}
+        if not by_row:
+            continue
+        shown = db.execute(_SHOWN, (match_of(words, tier), json.dumps(list(by_row))))
+        hits += [_hit(by_row[row[0]], row, query) for row in shown]
+    return hits
+
+
+def _hit(one: Ranked, row: Row, query: Query) -> Hit:
+    _, path, heading_path, kind, snippet = row
+    return Hit(
+        id=one.id,
+        doc=text(path),
+        heading_path=text(heading_path),
+        snippet=" ".join(text(snippet).split()),
+        score=score_of(one.rank, query),
+        kind=text(kind),
+        tier=one.tier,
+    )
+
+
+def score_of(rank: float, query: Query) -> float:
+    """Return what people see of *rank*; sums of reciprocal ranks are shown a hundredfold."""
+    return round(-rank * 100, 2) if query.is_hybrid else round(-rank, 2)

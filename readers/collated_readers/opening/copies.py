@@ -1,0 +1,132 @@
+"""Private copies of stores that are being written: main file and `-wal`, one consistent state.
+
+Main is copied before `-wal`: what a checkpoint does to main meanwhile is in the frames that are
+copied after it. Only a `-wal` begun anew in between would break that, and its header tells.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from collated_readers.contract import Budget, StoreError
+
+from .descriptors import DESCRIPTORS
+from .failure import StoreMoved
+from .signature import Signature, sidecar, take_signature
+
+__all__ = ["copy_store", "private_directory", "sweep_copies"]
+
+_CHUNK_BYTES = 4 * 1024 * 1024
+_WAL_HEADER_BYTES = 32
+_FICLONE = 0x40049409  # linux/fs.h; shares the blocks where the file system can
+
+
+@contextmanager
+def private_directory(copies: Path) -> Generator[Path, None, None]:
+    """Give a new directory in *copies* and remove it again; a lock says that it is in use."""
+    copies.mkdir(mode=0o700, parents=True, exist_ok=True)
+    directory = Path(tempfile.mkdtemp(dir=copies))
+    descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):  # no such lock on this file system: then nobody can sweep it either
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+        os.close(descriptor)
+
+
+def sweep_copies(copies: Path) -> None:
+    """Remove what processes that died left in *copies*; nothing that a living one is making."""
+    with suppress(FileNotFoundError):
+        for directory in sorted(copies.iterdir()):
+            if directory.is_dir() and not directory.is_symlink():
+                _sweep(directory)
+
+
+def _sweep(directory: Path) -> None:
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return  # gone already, or not ours to touch
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(directory, ignore_errors=True)
+    except OSError:
+        return  # its owner is alive
+    finally:
+        os.close(descriptor)
+
+
+def copy_store(path: Path, signature: Signature, directory: Path, budget: Budget) -> Path:
+    """Copy the store at *path* into *directory* and return the copy's path.
+
+    Raises:
+        StoreMoved: it is not what *signature* says, before or after.
+        StoreError: `deadline_exceeded`.
+        OSError: what the system said.
+    """
+    copy = directory / "store"
+    _copy_file(path, copy, budget)
+    _copy_file(sidecar(path, "-wal"), sidecar(copy, "-wal"), budget)
+    if take_signature(path) != signature or _head(sidecar(path, "-wal")) != _head(sidecar(copy, "-wal")):
+        raise StoreMoved
+    return copy
+
+
+def _copy_file(source: Path, target: Path, budget: Budget) -> None:
+    reading = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        writing = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            if not _cloned(reading, writing):
+                _copy_bytes(reading, writing, budget)
+        finally:
+            os.close(writing)
+    finally:
+        DESCRIPTORS.dispose(reading)
+
+
+def _cloned(reading: int, writing: int) -> bool:
+    try:
+        fcntl.ioctl(writing, _FICLONE, reading)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        return False
+    return True
+
+
+def _copy_bytes(reading: int, writing: int, budget: Budget) -> None:
+    while chunk := os.read(reading, _CHUNK_BYTES):
+        budget.check()
+        while chunk:
+            chunk = chunk[os.write(writing, chunk) :]
+
+
+def _head(wal: Path) -> bytes:
+    # The salts in here change whenever SQLite begins a -wal anew, even within one tick of the clock.
+    descriptor = os.open(wal, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        return os.pread(descriptor, _WAL_HEADER_BYTES, 0)
+    finally:
+        os.close(descriptor)
+
+
+def check_room(signature: Signature, copy_limit_bytes: int) -> None:
+    """Return when the store may be copied.
+
+    Raises:
+        StoreError: `too_large_to_copy`.
+    """
+    if signature.size + signature.wal_size > copy_limit_bytes:
+        raise StoreError(
+            "too_large_to_copy", "the store is being written and is larger than cache.copy_limit_bytes"
+        )

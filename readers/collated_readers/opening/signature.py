@@ -1,0 +1,104 @@
+"""The cheap identity of a store's bytes, from `stat` alone (DESIGN §1, §3)."""
+
+from __future__ import annotations
+
+import stat
+import time
+from pathlib import Path
+
+from msgspec import Struct
+
+from collated_readers.contract import Budget, StoreError
+
+from .failure import from_os
+
+__all__ = ["Signature", "settled_signature", "sidecar", "take_signature"]
+
+_SETTLE_NS = 20_000_000  # older kernels stamp files with the last timer tick, at most 10 ms ago
+_SETTLE_ATTEMPTS = 5
+
+
+class Signature(Struct, frozen=True):
+    """Who the file is and when it last changed; `wal_*` are 0 where there is no `-wal`."""
+
+    device: int
+    inode: int
+    size: int
+    mtime_ns: int
+    wal_size: int
+    wal_mtime_ns: int
+
+
+def sidecar(path: Path, suffix: str) -> Path:
+    """Return the path of the file that SQLite keeps beside *path*: `-wal`, `-journal`."""
+    return path.with_name(path.name + suffix)
+
+
+def take_signature(path: Path) -> Signature:
+    """Return the signature of the store at *path*; never opens it, so never blocks on a FIFO.
+
+    Raises:
+        StoreError: `not_a_file`, `vanished`, `permission_denied`, `broken_symlink`, `io_error`,
+            `empty_file`.
+    """
+    try:
+        main = path.stat()
+    except FileNotFoundError as error:
+        if path.is_symlink():
+            raise StoreError("broken_symlink", "a symlink leads nowhere") from error
+        raise from_os(error) from error
+    except OSError as error:
+        raise from_os(error) from error
+    if not stat.S_ISREG(main.st_mode):
+        raise StoreError("not_a_file", f"{_kind(main.st_mode)}, not a file")
+    if main.st_size == 0:
+        raise StoreError("empty_file", "a file of no bytes")
+    wal_size, wal_mtime_ns = _wal(path)
+    return Signature(main.st_dev, main.st_ino, main.st_size, main.st_mtime_ns, wal_size, wal_mtime_ns)
+
+
+def _kind(mode: int) -> str:
+    for is_kind, name in (
+        (stat.S_ISDIR, "a directory"),
+        (stat.S_ISFIFO, "a FIFO"),
+        (stat.S_ISSOCK, "a socket"),
+    ):
+        if is_kind(mode):
+            return name
+    return "a device"
+
+
+def _wal(path: Path) -> tuple[int, int]:
+    try:
+        wal = sidecar(path, "-wal").stat()
+    except FileNotFoundError:
+        return 0, 0
+    except OSError as error:
+        raise from_os(error) from error
+    # A directory or FIFO of that name holds no frames, whatever its size says.
+    return (wal.st_size if stat.S_ISREG(wal.st_mode) else 0), wal.st_mtime_ns
+
+
+def settled_signature(path: Path, budget: Budget) -> tuple[Signature, bool]:
+    """Return the signature, and whether any later write is sure to change it.
+
+    A file written within the last 20 ms may be written again without a new time stamp. Waits up to
+    0.1 s for that to pass. Where only the `-wal` will not rest, the answer is (signature, False).
+
+    Raises:
+        StoreError: those of `take_signature`, `keeps_changing`, `deadline_exceeded`.
+    """
+    for _ in range(_SETTLE_ATTEMPTS):
+        signature = take_signature(path)
+        if not _is_young(signature.mtime_ns) and not _is_young(signature.wal_mtime_ns):
+            return signature, True
+        budget.check()
+        time.sleep(_SETTLE_NS / 1e9)
+    signature = take_signature(path)
+    if _is_young(signature.mtime_ns):
+        raise StoreError("keeps_changing", "the store is written all the time")
+    return signature, not _is_young(signature.wal_mtime_ns)
+
+
+def _is_young(mtime_ns: int) -> bool:
+    return abs(time.time_ns() - mtime_ns) < _SETTLE_NS
