@@ -49,7 +49,7 @@ class ConfigError(CollatedError):
     code = "invalid_config"
 
 
-class RequestFailed(CollatedError):  # noqa: N818 - it is an answer, and named as one
+class RequestFailed(CollatedError):
     """A request that ends in an error answer; *code* is a key of `CODES`."""
 
     def __init__(

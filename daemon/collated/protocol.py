@@ -50,9 +50,6 @@ class ErrorData(Struct, omit_defaults=True):
     retryable: bool
     suggestion: str | None = None
     retry_after_ms: int | None = None
-    stores: "Answered | None" = None
-
-    # `code` and `retryable` have no defaults, so omit_defaults keeps them.
 
 
 class ErrorObject(Struct):
@@ -63,28 +60,28 @@ class ErrorObject(Struct):
     data: ErrorData
 
 
-class Response(Struct):
+class Response(Struct, kw_only=True):
     """A final reply with a result, already encoded."""
 
+    jsonrpc: str = "2.0"
     id: Id
     result: Raw
-    jsonrpc: str = "2.0"
 
 
-class ErrorResponse(Struct):
+class ErrorResponse(Struct, kw_only=True):
     """A final reply with an error; `id` is null when the request's could not be read."""
 
+    jsonrpc: str = "2.0"
     id: Id | None
     error: ErrorObject
-    jsonrpc: str = "2.0"
 
 
-class Notification(Struct):
+class Notification(Struct, kw_only=True):
     """A message that wants no reply."""
 
+    jsonrpc: str = "2.0"
     method: str
     params: Any
-    jsonrpc: str = "2.0"
 
 
 # --------------------------------------------------------------------------- parameters
@@ -131,7 +128,7 @@ class SearchParams(Params, rename={"within": "in"}):
     ranking: Ranking = "contract"
     deadline_ms: int | None = None
     sync: bool = False
-    partialResultToken: Id | None = None  # noqa: N815 - LSP's own name
+    partialResultToken: Id | None = None
 
 
 class ReadParams(Params):
@@ -154,7 +151,7 @@ class GrepParams(Params, rename={"within": "in"}):
     limit: int = 20
     deadline_ms: int | None = None
     sync: bool = False
-    partialResultToken: Id | None = None  # noqa: N815 - LSP's own name
+    partialResultToken: Id | None = None
 
 
 class NeighboursParams(Params):
@@ -191,7 +188,7 @@ class CancelParams(Params):
 # --------------------------------------------------------------------------- results
 
 
-class Reason(Struct):
+class Reason(Struct, frozen=True):
     """Why a store is not open; `code` is a key of `collated_readers.STORE_CODES`."""
 
     code: str

@@ -161,7 +161,7 @@ def _check_bounds(settings: Settings) -> None:
         for pattern in watched.match:
             if not pattern or Path(pattern).is_absolute() or ".." in Path(pattern).parts:
                 raise ConfigError(
-                    f"watch[{position}].match has {pattern!r}; a pattern is relative to watch.path, without `..`"
+                    f"watch[{position}].match has {pattern!r}; patterns are relative to watch.path"
                 )
     for position, pinned in enumerate(settings.store):
         if pinned.name and not is_store_name(pinned.name):

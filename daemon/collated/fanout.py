@@ -1,0 +1,287 @@
+"""Asking many stores: who is asked, how long each may take, what becomes of a failure (DESIGN §8)."""
+
+import difflib
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Generic, TypeVar
+
+import anyio
+import structlog
+
+from collated_readers import Budget, Reader, RequestError, State, StoreError
+from collated_readers.opening import StoreConnection, StoreMoved
+
+from .catalog import Store
+from .errors import RequestFailed
+from .health import Health
+from .inventory import Inventory
+from .pool import Pool
+from .protocol import Answered, Failure
+
+__all__ = ["GRACE_S", "Asked", "Fanout", "Selection"]
+
+log = structlog.get_logger()
+
+T = TypeVar("T")
+A = TypeVar("A", bound="Asked")
+
+# More workers than cores, so that stuck stores do not hold up the rest (ENGINEERING §3).
+_WORKERS = (os.cpu_count() or 1) + 2
+# A store may use a quarter of what is left before the others are served, then all of it.
+_SHARES = (4, 1)
+# How long after the deadline a statement is given to stop before its store is no longer waited for.
+GRACE_S = 0.1
+_ATTEMPTS = 3
+# A store that had less than this may just have been asked too late; it does not count against it.
+_FAIR_S = 0.25
+# Failures that say nothing of the store's health: it is being written, or its file went.
+_PASSING = frozenset({"keeps_changing", "vanished", "locked", "hot_journal", "building", "opening"})
+
+
+class Asked:
+    """One store in one request. `store` is replaced when its bytes turn out to have changed."""
+
+    def __init__(self, store: Store, reader: Reader) -> None:
+        """Ask *store* through *reader*."""
+        self.store = store
+        self.reader = reader
+        self.failure: Failure | None = None
+        self.fault: RequestError | None = None
+        self.has_answered = False
+        self.attempts = 0
+
+    @property
+    def is_answering(self) -> bool:
+        """Tell whether the store has not failed."""
+        return self.failure is None
+
+    def fail(self, code: str, message: str) -> None:
+        """Count the store as one that did not answer."""
+        self.failure = Failure(self.store.name, code, message)
+
+
+class Selection:
+    """The stores that a request addresses, by name."""
+
+    def __init__(self, asked: list[Asked], failed: list[Failure], skipped: int) -> None:
+        """Take those that can be asked, those that cannot, and how many lack the capability."""
+        self.asked = asked
+        self._failed = failed
+        self._skipped = skipped
+
+    def outcome(self) -> Answered:
+        """Return how the stores fared; `failed` by store name."""
+        late = [each.failure for each in self.asked if each.failure is not None]
+        failed = sorted((*self._failed, *late), key=lambda failure: failure.store)
+        total = len(self.asked) + len(self._failed) + self._skipped
+        return Answered(total, len(self.asked) - len(late), self._skipped, failed)
+
+    def raise_fault(self) -> None:
+        """Raise what is wrong with the request, as the first store by name says it.
+
+        Raises:
+            RequestFailed: a reader refused the request, or no store at all answered in time.
+        """
+        for each in self.asked:
+            if each.fault is not None:
+                raise RequestFailed(each.fault.code, each.fault.message, each.fault.suggestion)
+        failed = self.outcome().failed
+        if failed and len(failed) == len(self.asked) and all(f.code == "deadline_exceeded" for f in failed):
+            raise RequestFailed(
+                "deadline_exceeded",
+                f"none of {len(failed)} stores answered in time",
+                "give more time with deadline_ms, or ask fewer stores",
+            )
+
+
+class Fanout:
+    """Runs a job on each store of a request, a few at a time, and turns failures into values."""
+
+    def __init__(self, inventory: Inventory, pool: Pool) -> None:
+        """Ask the stores of *inventory* through *pool*."""
+        self.inventory = inventory
+        self.pool = pool
+        self.health = Health()
+
+    # ----------------------------------------------------------------- who is asked
+
+    def select(self, method: str, names: Sequence[str] | None, formats: Sequence[str] | None) -> Selection:
+        """Return the stores that *names* and *formats* address; None addresses all.
+
+        A store that was refused is not asked unless it is named; one that is busy, building or
+        unreadable has failed to answer, since nobody knows what it holds.
+
+        Raises:
+            RequestFailed: `unknown_store`, `invalid_params` for an unknown format.
+        """
+        self.check_formats(formats)
+        stores = [self.known(name) for name in sorted(set(names))] if names else self.inventory.in_order()
+        asked: list[Asked] = []
+        failed: list[Failure] = []
+        skipped = 0
+        now = time.monotonic()
+        for store in stores:
+            if formats and store.format is not None and store.format not in formats:
+                continue
+            if store.state is not State.OPEN:
+                if names or store.state is not State.REFUSED:
+                    failed.append(_not_open(store))
+            elif method not in self.inventory.capabilities(store):
+                skipped += 1
+            elif reason := self.health.backed_off(store.path, store.fingerprint, now):
+                failed.append(Failure(store.name, "backed_off", reason))
+            else:
+                asked.append(Asked(store, self.inventory.reader(store)))
+        return Selection(asked, failed, skipped)
+
+    def known(self, name: str) -> Store:
+        """Return the store called *name*.
+
+        Raises:
+            RequestFailed: `unknown_store`, suggesting the closest names.
+        """
+        store = self.inventory.named(name)
+        if store is None:
+            every = [each.name for each in self.inventory.in_order()]
+            close = difflib.get_close_matches(name, every, n=3, cutoff=0.4)
+            suggestion = f"did you mean {', '.join(close)}?" if close else "`collate stores` lists them"
+            raise RequestFailed("unknown_store", f"there is no store {name!r}", suggestion)
+        return store
+
+    @property
+    def open_stores(self) -> int:
+        """Return how many connections are open."""
+        return len(self.pool)
+
+    def check_formats(self, formats: Sequence[str] | None) -> None:
+        """Raise `invalid_params` for a format that no reader has."""
+        supported = self.inventory.formats
+        for each in formats or ():
+            if each not in supported:
+                raise RequestFailed(
+                    "invalid_params", f"there is no format {each!r}", f"one of {', '.join(sorted(supported))}"
+                )
+
+    # ----------------------------------------------------------------- asking one
+
+    async def ask(self, asked: Asked, function: Callable[[StoreConnection], T], budget: Budget) -> T:
+        """Return what *function* gives on the store as it now is, asked again while it changes.
+
+        Raises:
+            StoreError: the store cannot answer; `keeps_changing` after three attempts.
+            RequestError: as *function* raises it.
+        """
+        while True:
+            try:
+                return await self.ask_once(asked, function, budget)
+            except StoreMoved:
+                await self.renew(asked)
+
+    async def ask_once(self, asked: Asked, function: Callable[[StoreConnection], T], budget: Budget) -> T:
+        """Return what *function* gives on the very bytes that `asked.store` describes.
+
+        Raises:
+            StoreMoved: they have changed; `renew` takes the new ones.
+            StoreError, RequestError: as `Pool.ask`.
+        """
+        return await self.pool.ask(asked.store.path, asked.store.signature, function, budget)
+
+    async def renew(self, asked: Asked) -> None:
+        """Take the store's new contents into the request.
+
+        Raises:
+            StoreError: the store is gone or cannot be opened, or has changed too often.
+        """
+        asked.attempts += 1
+        if asked.attempts >= _ATTEMPTS:
+            raise StoreError(
+                "keeps_changing", "it changed each time it was read; ask again when its writer rests"
+            )
+        store = await self.inventory.refresh(asked.store.path)
+        if store is None:
+            raise StoreError("vanished", "the store was removed while it was asked")
+        if store.state is not State.OPEN:
+            failure = _not_open(store)
+            raise StoreError(failure.code, failure.message)
+        asked.store = store
+        asked.reader = self.inventory.reader(store)
+
+    # ----------------------------------------------------------------- asking many
+
+    async def each(
+        self, asked: Iterable[A], job: Callable[[A, Budget], Awaitable[None]], budget: Budget
+    ) -> None:
+        """Run *job* on each store that has not failed; what a job raises becomes the store's failure.
+
+        A store that takes over a quarter of the budget is put off until the others are served.
+        """
+        todo = [each for each in asked if each.is_answering]
+        for share in _SHARES:
+            round_ = _Round(todo, job, budget, share)
+            with anyio.move_on_after(budget.remaining() + GRACE_S):
+                await self._pull(round_)
+            todo = sorted((*round_.late, *round_.unfinished), key=lambda each: each.store.name)
+            if not todo:
+                break
+            late = StoreError("deadline_exceeded", "the store did not answer in time")
+            if budget.is_spent():
+                for each in todo:
+                    self._fail(each, late, round_.slice_s)
+                break
+
+    async def _pull(self, round_: "_Round[A]") -> None:
+        workers = min(len(round_.unfinished), _WORKERS)
+        if workers <= 1:
+            await self._work(round_)
+            return
+        async with anyio.create_task_group() as tasks:
+            for _ in range(workers):
+                tasks.start_soon(self._work, round_)
+
+    async def _work(self, round_: "_Round[A]") -> None:
+        for each in round_.waiting:
+            try:
+                await round_.job(each, round_.hop_budget())
+            except StoreError as error:
+                if error.code == "deadline_exceeded" and round_.share > 1:
+                    round_.late.append(each)
+                else:
+                    self._fail(each, error, round_.slice_s)
+            except RequestError as error:
+                each.fault = error
+            except Exception:
+                log.exception("store_failed", store=each.store.name)
+                self._fail(each, StoreError("internal", "see the daemon's log"), round_.slice_s)
+            else:
+                self.health.answered(each.store.path)
+            round_.unfinished.remove(each)
+
+    def _fail(self, each: Asked, error: StoreError, slice_s: float) -> None:
+        each.fail(error.code, error.message)
+        if error.code not in _PASSING and (error.code != "deadline_exceeded" or slice_s >= _FAIR_S):
+            self.health.failed(each.store.path, each.store.fingerprint, error.message, time.monotonic())
+
+
+class _Round(Generic[A]):
+    """One pass over the stores of a request: what waits, what is not finished, what was put off."""
+
+    def __init__(
+        self, todo: Sequence[A], job: Callable[[A, Budget], Awaitable[None]], budget: Budget, share: int
+    ) -> None:
+        self.job = job
+        self.share = share
+        self.waiting = iter(todo)
+        self.unfinished = set(todo)
+        self.late: list[A] = []
+        self._budget = budget
+        self.slice_s = budget.remaining() / share
+
+    def hop_budget(self) -> Budget:
+        """Return the budget of one store that is asked now."""
+        return Budget(min(self._budget.deadline, time.monotonic() + self.slice_s))
+
+
+def _not_open(store: Store) -> Failure:
+    code, message = (store.reason.code, store.reason.message) if store.reason else ("opening", "not open yet")
+    return Failure(store.name, code, message)

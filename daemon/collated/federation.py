@@ -1,0 +1,284 @@
+"""Search and grep over many stores: fan out by tier, merge, materialise the winners (DESIGN §5)."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+
+from collated_readers import TIERS, Budget, Hit, Matches, Pattern, Query, Ranked, Reader, Tier
+from collated_readers import contract as texts
+from collated_readers.opening import StoreConnection, StoreMoved
+
+from . import protocol
+from .cache import Cache
+from .fanout import Asked, Fanout, Selection
+from .merge import dedupe, merge_contract, merge_fused, merge_matches
+from .protocol import GrepParams, GrepResult, Partial, PartialHit, SearchParams, SearchResult
+
+__all__ = ["Federation", "Report"]
+
+Report = Callable[[Partial], Awaitable[None]]
+"""Told how far an answer is, for `$/progress`."""
+
+NO_STORES = "no stores are open; `collate add PATH` adds one, `collate doctor` says more"
+
+# What a ranked hit and its parts cost in memory beside their strings, for the cache's account.
+_RANKED_BYTES = 160
+_HIT_BYTES = 500
+
+
+class _Searched(Asked):
+    """A store in one search: its tiers as far as they were asked, and its own list."""
+
+    def __init__(self, asked: Asked, query: Query) -> None:
+        super().__init__(asked.store, asked.reader)
+        self.query = query
+        self.wanted = asked.reader.tiers(query)
+        self.tiers: dict[Tier, list[Ranked]] = {}
+
+    @property
+    def found(self) -> list[Ranked]:
+        """Return the store's list as far as it is known; empty once the store has failed."""
+        return dedupe(self.tiers.values(), self.query.limit) if self.is_answering else []
+
+    def needs(self, tier: Tier) -> bool:
+        """Tell whether *tier* could still add to the store's list."""
+        return tier in self.wanted and tier not in self.tiers and len(self.found) < self.query.limit
+
+    def key(self, *parts: object) -> tuple[object, ...]:
+        """Return a cache key of this store's contents and query."""
+        return (self.store.fingerprint, self.query, *parts)
+
+
+class _Grepped(Asked):
+    """A store in one grep."""
+
+    def __init__(self, asked: Asked) -> None:
+        super().__init__(asked.store, asked.reader)
+        self.result = Matches(())
+
+
+class Federation:
+    """Answers `search` and `grep` over the stores that a request addresses."""
+
+    def __init__(self, fanout: Fanout, cache: Cache) -> None:
+        """Ask through *fanout*; keep each store's part of an answer in *cache*."""
+        self._fanout = fanout
+        self._cache = cache
+
+    # ----------------------------------------------------------------- search
+
+    async def search(
+        self, params: SearchParams, budget: Budget, report: Report | None = None
+    ) -> SearchResult:
+        """Return the best hits of all stores addressed, in the order of DESIGN §5.
+
+        Raises:
+            RequestFailed: `unknown_store`, `invalid_params`, `deadline_exceeded` when no store answered.
+        """
+        selection = self._fanout.select("search", params.stores, params.formats)
+        query = Query(params.query, tuple(params.within or ()), max(1, min(params.limit, 50)))
+        searched = [_Searched(each, query) for each in selection.asked]
+        selection.asked = list[Asked](searched)
+        merge = merge_fused if params.ranking == "fused" else merge_contract
+        while True:
+            await self._fill(searched, params.ranking == "contract", budget, report)
+            selection.raise_fault()
+            lists = {each.store.name: each.found for each in searched}
+            chosen = merge(lists, query.limit)
+            hits = await self._materialise(searched, chosen, budget)
+            if hits is not None:
+                break
+        selection.raise_fault()
+        outcome = selection.outcome()
+        return SearchResult(
+            hits=hits,
+            mode="lexical",
+            hint=_hint(selection, searched, params, bool(hits)),
+            complete=not outcome.failed,
+            stores=outcome,
+        )
+
+    async def _fill(
+        self, searched: Sequence[_Searched], stop_early: bool, budget: Budget, report: Report | None
+    ) -> None:
+        """Ask tier after tier of the stores until the better tiers of all of them fill the limit.
+
+        Without *stop_early* each store's own list is filled, which reciprocal ranks need.
+        """
+        for tier in TIERS:
+            if stop_early and searched and _count(searched) >= searched[0].query.limit:
+                return
+            askers = [each for each in searched if each.is_answering and each.needs(tier)]
+            missing = [each for each in askers if not self._recall(each, tier)]
+
+            async def job(each: _Searched, hop: Budget, tier: Tier = tier) -> None:
+                await self._advance(each, tier, hop)
+                each.has_answered = True
+                if report is not None:
+                    await report(_progress(searched, each))
+
+            await self._fanout.each(missing, job, budget)
+
+    def _recall(self, each: _Searched, tier: Tier) -> bool:
+        ranked = self._cache.get(each.key(tier))
+        if ranked is None:
+            return False
+        each.tiers[tier] = ranked
+        return True
+
+    async def _advance(self, each: _Searched, tier: Tier, budget: Budget) -> None:
+        """Bring the store's list up to *tier*, from the start when its contents have changed."""
+        while True:
+            upto = each.wanted[: each.wanted.index(tier) + 1]
+            needed = [t for t in upto if t not in each.tiers]
+            query = each.query
+            try:
+                lists = await self._fanout.ask_once(
+                    each, partial(_passes, each.reader, query, needed), budget
+                )
+            except StoreMoved:
+                await self._renew(each)
+                continue
+            for t, ranked in zip(needed, lists, strict=True):
+                each.tiers[t] = ranked
+                size = sum(_RANKED_BYTES + len(hit.id) for hit in ranked)
+                self._cache.put(each.key(t), ranked, size + len(query.text))
+            return
+
+    async def _renew(self, each: _Searched) -> None:
+        each.tiers.clear()
+        await self._fanout.renew(each)
+        each.wanted = each.reader.tiers(each.query)
+
+    async def _materialise(
+        self, searched: Sequence[_Searched], chosen: Sequence[tuple[str, Ranked]], budget: Budget
+    ) -> list[protocol.Hit] | None:
+        """Return *chosen* as hits; None when a store changed or failed meanwhile: then choose anew."""
+        made: dict[tuple[str, str], Hit] = {}
+        wanted: dict[str, list[Ranked]] = {}
+        by_name = {each.store.name: each for each in searched}
+        for store, ranked in chosen:
+            hit = self._cache.get(by_name[store].key(ranked))
+            if hit is None:
+                wanted.setdefault(store, []).append(ranked)
+            else:
+                made[store, ranked.id] = hit
+        is_settled = True
+
+        async def job(each: _Searched, hop: Budget) -> None:
+            nonlocal is_settled
+            ranked, reader, query = wanted[each.store.name], each.reader, each.query
+            try:
+                hits = await self._fanout.ask_once(each, lambda db: reader.hits(db, query, ranked), hop)
+            except StoreMoved:
+                is_settled = False
+                await self._renew(each)
+                return
+            for one, hit in zip(ranked, hits, strict=True):
+                made[each.store.name, one.id] = hit
+                self._cache.put(each.key(one), hit, _HIT_BYTES + len(hit.snippet) + len(hit.heading_path))
+
+        asked = [by_name[name] for name in wanted]
+        await self._fanout.each(asked, job, budget)
+        if not (is_settled and all(each.is_answering for each in asked)):
+            return None
+        return [_hit(by_name[store], made[store, ranked.id]) for store, ranked in chosen]
+
+    # ----------------------------------------------------------------- grep
+
+    async def grep(self, params: GrepParams, budget: Budget, report: Report | None = None) -> GrepResult:
+        """Return the first matching line of each record, by id and store.
+
+        Raises:
+            RequestFailed: as `search`, and `pattern_rejected`.
+        """
+        selection = self._fanout.select("grep", params.stores, params.formats)
+        limit = max(1, min(params.limit, 100))
+        pattern = Pattern(params.pattern, params.regex, tuple(params.within or ()), limit)
+        grepped = [_Grepped(each) for each in selection.asked]
+        selection.asked = list[Asked](grepped)
+
+        async def job(each: _Grepped, hop: Budget) -> None:
+            each.result = await self._grep_one(each, pattern, hop)
+            each.has_answered = True
+            if report is not None:
+                await report(_progress(grepped, each))
+
+        await self._fanout.each(grepped, job, budget)
+        selection.raise_fault()
+        answering = [each for each in grepped if each.is_answering]
+        lists = {each.store.name: each.result.matches for each in answering}
+        merged, has_more = merge_matches(lists, limit)
+        outcome = selection.outcome()
+        return GrepResult(
+            matches=[
+                protocol.Match(store, m.id, f"{store}:{m.id}", m.doc, m.heading_path, m.line)
+                for store, m in merged
+            ],
+            truncated=has_more or any(each.result.is_truncated for each in answering),
+            complete=not outcome.failed,
+            stores=outcome,
+        )
+
+    async def _grep_one(self, each: _Grepped, pattern: Pattern, budget: Budget) -> Matches:
+        cached: Matches | None = self._cache.get((each.store.fingerprint, pattern))
+        if cached is not None:
+            return cached
+        result = await self._fanout.ask(each, lambda db: each.reader.grep(db, pattern, budget), budget)
+        size = sum(_HIT_BYTES + len(match.line) for match in result.matches)
+        self._cache.put((each.store.fingerprint, pattern), result, size)
+        return result
+
+
+def _passes(reader: Reader, query: Query, tiers: Sequence[Tier], db: StoreConnection) -> list[list[Ranked]]:
+    return [reader.ranked(db, query, tier) for tier in tiers]
+
+
+def _count(searched: Sequence[_Searched]) -> int:
+    return sum(len(each.found) for each in searched)
+
+
+def _hit(each: _Searched, hit: Hit) -> protocol.Hit:
+    store = each.store
+    return protocol.Hit(
+        store=store.name,
+        id=hit.id,
+        ref=f"{store.name}:{hit.id}",
+        format=store.format or "",
+        doc=hit.doc,
+        heading_path=hit.heading_path,
+        snippet=hit.snippet,
+        score=hit.score,
+        kind=hit.kind,
+        tier=hit.tier,
+        line_start=hit.line_start,
+        line_end=hit.line_end,
+    )
+
+
+def _hint(
+    selection: Selection, searched: Sequence[_Searched], params: SearchParams, has_hits: bool
+) -> str | None:
+    """Return the contract's hint (formats/contextpull.md §12; the seed's words where they differ)."""
+    if not searched:
+        return None if selection.outcome().asked else NO_STORES
+    if not any(each.wanted for each in searched):
+        return texts.HINT_NO_WORDS
+    if not has_hits:
+        return texts.HINT_NO_HITS
+    if params.mode == "hybrid":
+        has_embeddings = any(each.store.has_embeddings for each in searched)
+        return texts.HINT_NO_EMBEDDER if has_embeddings else texts.HINT_NO_EMBEDDINGS
+    return None
+
+
+def _progress(every: Sequence[Asked], latest: Asked) -> Partial:
+    hits: list[PartialHit] = []
+    if isinstance(latest, _Searched):
+        name = latest.store.name
+        hits = [
+            PartialHit(name, hit.id, f"{name}:{hit.id}", hit.tier, round(-hit.rank, 2))
+            for hit in latest.found
+        ]
+    failed = [each.failure for each in every if each.failure is not None]
+    answered = sum(each.has_answered and each.is_answering for each in every)
+    return Partial(len(every), answered, hits, failed)

@@ -1,0 +1,273 @@
+"""Keeps the catalog true: looks, decides with `catalog`, opens, remembers, tells (DESIGN §4)."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import structlog
+from msgspec.structs import replace
+
+from collated_readers import Budget, Reader, State, StoreError, StoreFacts
+from collated_readers.opening import Signature, StoreConnection, take_signature
+from collated_readers.registry import identify
+
+from . import catalog
+from .catalog import Found, Pending, Store
+from .locate import Listing, listing, network_mounts, pinned_names
+from .pool import Pool
+from .protocol import Changes, Reason
+from .settings import Pinned, Settings, Watched
+from .state import Memory
+from .watch import Watch
+
+__all__ = ["Inventory"]
+
+log = structlog.get_logger()
+
+_OPENING_S = 30.0
+_OPENERS = 8
+# Network file systems report nothing, and a watch that failed reports nothing either.
+_POLL_S = 1.0
+_UNSETTLED = (State.BUSY, State.BUILDING, State.UNREADABLE)
+
+
+class Inventory:
+    """The catalog of one daemon; all methods are for its event loop."""
+
+    def __init__(
+        self, settings: Settings, stores_dir: Path, pool: Pool, memory: Memory, readers: Sequence[Reader]
+    ) -> None:
+        """Look where *settings* say, or in *stores_dir* when they name no directory."""
+        self._stores_dir = stores_dir
+        self._pool = pool
+        self._memory = memory
+        self._readers = {reader.format: reader for reader in readers}
+        self.stores: dict[str, Store] = {}
+        self.epoch = 0
+        self.looks = 0
+        self.is_ready = anyio.Event()
+        self.listeners: set[Callable[[Changes], None]] = set()
+        self._by_name: dict[str, Store] = {}
+        self._pending: dict[str, Pending] = {}
+        self._retries: dict[str, tuple[int, float]] = {}
+        self._must_poll = False
+        self._wake = anyio.Event()
+        self._looking = anyio.Lock()
+        self._openers = anyio.CapacityLimiter(_OPENERS)
+        self._scanner = anyio.CapacityLimiter(1)
+        self.watch = Watch(self.wake)
+        self.adopt(settings)
+
+    # ----------------------------------------------------------------- reading the catalog
+
+    def reader(self, store: Store) -> Reader:
+        """Return the reader of an open store."""
+        return self._readers[store.format or ""]
+
+    def capabilities(self, store: Store) -> frozenset[str]:
+        """Return the wire methods that *store* can answer; none unless it is open."""
+        if store.state is not State.OPEN or store.format not in self._readers:
+            return frozenset()
+        return self._readers[store.format].capabilities
+
+    def named(self, name: str) -> Store | None:
+        """Return the store of that name."""
+        return self._by_name.get(name)
+
+    def in_order(self) -> list[Store]:
+        """Return all stores by name."""
+        return [self._by_name[name] for name in sorted(self._by_name)]
+
+    @property
+    def formats(self) -> dict[str, str]:
+        """Return the schema versions that are supported, by format."""
+        return {name: reader.versions for name, reader in self._readers.items()}
+
+    # ----------------------------------------------------------------- keeping it true
+
+    def adopt(self, settings: Settings) -> None:
+        """Take new settings; the next look acts on them."""
+        self._settings = settings
+        self._watched = settings.watch or (Watched(str(self._stores_dir)),)
+
+    def wake(self) -> None:
+        """Make the loop look again soon."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Look, wait for a reason, look again; until cancelled."""
+        known = await self._memory.load()
+        self.stores = {path: s for path, s in known.items() if s.format is None or s.format in self._readers}
+        async with anyio.create_task_group() as tasks:
+            if self._settings.discovery.events:
+                tasks.start_soon(self.watch.run)
+            while True:
+                self._wake = anyio.Event()
+                await self.look(now=not self.is_ready.is_set())
+                self.is_ready.set()
+                with anyio.move_on_after(self._delay_s()):
+                    await self._wake.wait()
+
+    async def look(self, *, now: bool) -> Changes:
+        """Make the catalog what the disk holds, and return what changed.
+
+        With *now* every changed store is opened at once; else one whose writer is at work is given
+        time to rest (`discovery.settle_ms`).
+        """
+        async with self._looking:
+            before = dict(self.stores)
+            found = await self._scan()
+            plan = catalog.plan({path: store.signature for path, store in before.items()}, _signatures(found))
+            await self._forget(plan.close)
+            self._enter(found)
+            await self._open_all(found[path] for path in self._due(found, plan.open, now=now))
+            self.looks += 1
+            return await self._announce(before)
+
+    async def refresh(self, path: str) -> Store | None:
+        """Open the store at *path* anew, whose bytes are not what the catalog says; None if it is gone."""
+        before = dict(self.stores)
+        try:
+            signature = await anyio.to_thread.run_sync(take_signature, Path(path), limiter=self._openers)
+        except StoreError as error:
+            if path in self.stores:
+                self._put(catalog.without(self.stores[path], error, None))
+        else:
+            await self._open(Found(path, None, signature))
+        await self._announce(before)
+        return self.stores.get(path)
+
+    # ----------------------------------------------------------------- the steps of a look
+
+    async def _scan(self) -> dict[str, Found]:
+        result = await anyio.to_thread.run_sync(
+            _listing, self._watched, self._settings.store, limiter=self._scanner
+        )
+        self._must_poll = result.must_poll
+        self.watch.cover(result.directories)
+        return result.found
+
+    async def _forget(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            del self.stores[path]
+            self._pending.pop(path, None)
+            self._retries.pop(path, None)
+            self.epoch += 1
+            await self._pool.forget(path)
+
+    def _enter(self, found: Mapping[str, Found]) -> None:
+        """Give every found file its name, the new ones and those that cannot even be looked at a state."""
+        names = catalog.assign_names(found.values(), pinned_names(self._settings.store))
+        for path, name in names.items():
+            store = replace(self.stores.get(path) or Store(path=path, name=name, signature=None), name=name)
+            reason = found[path].reason
+            if reason is not None:
+                store = catalog.without(store, StoreError(reason.code, reason.message), None)
+            self._put(store)
+        self._by_name = {store.name: store for store in self.stores.values()}
+
+    def _due(self, found: Mapping[str, Found], changed: Sequence[str], *, now: bool) -> list[str]:
+        clock = time.monotonic()
+        waiting = (path for path, (_, at) in self._retries.items() if path in found and (now or at <= clock))
+        wanted = dict.fromkeys((*changed, *waiting))
+        if now:
+            self._pending.clear()
+            return sorted(wanted)
+        discovery = self._settings.discovery
+        due, self._pending = catalog.settle(
+            self._pending,
+            {path: found[path].signature for path in changed},
+            clock,
+            quiet_s=discovery.settle_ms / 1_000,
+            limit_s=discovery.settle_limit_ms / 1_000,
+        )
+        return sorted({*due, *wanted.keys()} - self._pending.keys())
+
+    async def _open_all(self, found: Iterable[Found]) -> None:
+        async with anyio.create_task_group() as tasks:
+            for each in found:
+                tasks.start_soon(self._open, each)
+
+    async def _open(self, found: Found) -> None:
+        async with self._openers:
+            store = self.stores.get(found.path)
+            outcome = await self._identify(found, store) if store else None
+        now = self.stores.get(found.path)  # a look may have found it gone or renamed it meanwhile
+        if outcome is None or now is None:
+            return
+        self._put(replace(outcome, name=now.name))
+        attempts, _ = self._retries.pop(found.path, (0, 0.0))
+        if outcome.state in _UNSETTLED:
+            again = time.monotonic() + catalog.retry_delay_s(attempts)
+            self._retries[found.path] = (attempts + 1, again)
+
+    async def _identify(self, found: Found, store: Store) -> Store:
+        await self._pool.forget(found.path, unless=found.signature)
+        try:
+            name, facts, signature = await self._pool.ask(
+                found.path, None, _identify, Budget.lasting(_OPENING_S)
+            )
+        except StoreError as error:
+            return catalog.without(store, error, found.signature)
+        except Exception:
+            log.exception("store_open_failed", store=store.name, path=catalog.shown(found.path))
+            return catalog.without(store, StoreError("internal", "see the daemon's log"), found.signature)
+        return catalog.opened(store, name, facts, signature)
+
+    # ----------------------------------------------------------------- small things
+
+    def _put(self, store: Store) -> None:
+        before = self.stores.get(store.path)
+        self.stores[store.path] = store
+        self._by_name[store.name] = store
+        if store != before:
+            self.epoch += 1
+
+    async def _announce(self, before: Mapping[str, Store]) -> Changes:
+        after = dict(self.stores)
+        if after == before:
+            return Changes([], [], [])
+        self._by_name = {store.name: store for store in after.values()}
+        changed = [store for path, store in after.items() if before.get(path) != store]
+        for store in changed:
+            log.info("store", store=store.name, state=store.state.value, reason=_code(store.reason))
+        await self._memory.save(changed, before.keys() - after.keys())
+        result = catalog.changes(before, after)
+        for listener in list(self.listeners):
+            listener(result)
+        return result
+
+    def _delay_s(self) -> float:
+        discovery = self._settings.discovery
+        delay = discovery.rescan_s
+        if self._must_poll or self.watch.error:
+            delay = min(delay, _POLL_S)
+        if self._pending:
+            delay = min(delay, max(0.02, discovery.settle_ms / 2_000))
+        if self._retries:
+            soonest = min(at for _, at in self._retries.values())
+            delay = min(delay, max(0.02, soonest - time.monotonic()))
+        return delay
+
+
+def _listing(watched: Sequence[Watched], pinned: Sequence[Pinned]) -> Listing:
+    try:
+        mounts = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:  # not Linux
+        mounts = ""
+    return listing(watched, pinned, network_mounts(mounts))
+
+
+def _identify(db: StoreConnection) -> tuple[str, StoreFacts, Signature]:
+    reader, facts = identify(db)
+    return reader.format, facts, db.signature
+
+
+def _signatures(found: Mapping[str, Found]) -> dict[str, Signature | None]:
+    return {path: each.signature for path, each in found.items()}
+
+
+def _code(reason: Reason | None) -> str | None:
+    return reason.code if reason else None

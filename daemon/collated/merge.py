@@ -1,0 +1,58 @@
+"""The order of the federation (DESIGN §5), as key tuples. Pure.
+
+Python compares strings by code point, which is the order of their UTF-8 bytes. Nothing about
+arrival, threads, hash seed, locale or clock enters a key, and no two different hits compare equal.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from collated_readers import TIERS, Match, Ranked
+
+__all__ = ["RRF_K", "dedupe", "merge_contract", "merge_fused", "merge_matches"]
+
+RRF_K = 60
+"""The contract's constant of reciprocal rank fusion."""
+
+_TIER = {tier: position for position, tier in enumerate(TIERS)}
+
+T = TypeVar("T")
+
+
+def contract_key(store: str, hit: Ranked) -> tuple[int, float, str, str]:
+    """Return the key of `ranking = "contract"`: tier, rank, id, store."""
+    return (_TIER[hit.tier], hit.rank, hit.id, store)
+
+
+def dedupe(tiers: Iterable[Sequence[Ranked]], limit: int) -> list[Ranked]:
+    """Return one store's list: its tiers in order, an id only where it is first found, cut at *limit*."""
+    first: dict[str, Ranked] = {}
+    for tier in tiers:
+        for hit in tier:
+            first.setdefault(hit.id, hit)
+    return list(first.values())[:limit]
+
+
+def merge_contract(lists: Mapping[str, Sequence[Ranked]], limit: int) -> list[tuple[str, Ranked]]:
+    """Return the best *limit* of all stores' lists, by tier, rank, id and store."""
+    every = [(contract_key(store, hit), store, hit) for store, hits in lists.items() for hit in hits]
+    return [(store, hit) for _, store, hit in sorted(every, key=lambda each: each[0])[:limit]]
+
+
+def merge_fused(lists: Mapping[str, Sequence[Ranked]], limit: int) -> list[tuple[str, Ranked]]:
+    """Return the best *limit* by reciprocal rank, Σ 1/(60 + position), then id, then store.
+
+    A record stands in its own store's list only, so the sum has one term.
+    """
+    every = [
+        ((-1 / (RRF_K + position), hit.id, store), store, hit)
+        for store, hits in lists.items()
+        for position, hit in enumerate(hits, start=1)
+    ]
+    return [(store, hit) for _, store, hit in sorted(every, key=lambda each: each[0])[:limit]]
+
+
+def merge_matches(lists: Mapping[str, Sequence[Match]], limit: int) -> tuple[list[tuple[str, Match]], bool]:
+    """Return grep's best *limit* matches by id and store, and whether there are more."""
+    every = sorted(((match.id, store), store, match) for store, found in lists.items() for match in found)
+    return [(store, match) for _, store, match in every[:limit]], len(every) > limit

@@ -1,0 +1,216 @@
+"""The methods of DESIGN §6's table: typed parameters in, a result Struct out."""
+
+import os
+import resource
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+
+from collated_readers import Budget
+
+from . import __version__, catalog, protocol
+from .cache import Cache
+from .errors import RequestFailed
+from .fanout import Fanout
+from .federation import Federation, Report
+from .framing import Framing
+from .inventory import Inventory
+from .messages import Codec
+from .protocol import METHODS, Changes, ReloadResult, StatusResult, StoresParams, StoresResult
+from .reading import Reading
+from .settings import Settings
+from .state import Memory
+
+__all__ = ["Gauges", "Methods"]
+
+_LONGEST_S = 60.0
+_REMEMBERED = ("search", "grep")
+
+
+class Gauges(msgspec.Struct):
+    """What the server counts and `status` shows."""
+
+    connections: int = 0
+    in_flight: int = 0
+    last_used: float = 0.0
+
+
+class Methods:
+    """Everything that a session can ask for. `settings` is replaced as a whole by a reload."""
+
+    def __init__(  # noqa: PLR0913 - the daemon's parts, put together in one place (app.py)
+        self,
+        settings: Settings,
+        *,
+        inventory: Inventory,
+        fanout: Fanout,
+        cache: Cache,
+        memory: Memory,
+        socket: Path,
+        reload: Callable[[], Awaitable[ReloadResult]],
+    ) -> None:
+        """Answer from *inventory* through *fanout*; *reload* reads the configuration again."""
+        self.settings = settings
+        self.inventory = inventory
+        self.gauges = Gauges(last_used=time.monotonic())
+        self.config: str | None = None
+        self.config_error: str | None = None
+        self.cache = cache
+        self._fanout = fanout
+        self._federation = Federation(fanout, cache)
+        self._reading = Reading(fanout)
+        self._memory = memory
+        self._socket = socket
+        self._whole: dict[str, Callable[[], Awaitable[Any]]] = {"rescan": self.rescan, "reload": reload}
+        self._started = time.monotonic()
+
+        self._codecs: dict[Framing, Codec] = {}
+
+    def codec(self, framing: Framing) -> Codec:
+        """Return the codec of *framing*; connections share it, for it holds no state of theirs."""
+        return self._codecs.setdefault(framing, Codec(framing))
+
+    # ----------------------------------------------------------------- at once
+
+    def initialize(self, framing: str) -> protocol.InitializeResult:
+        """Return what this daemon speaks over a connection of *framing*."""
+        server = self.settings.server
+        return protocol.InitializeResult(
+            protocol=protocol.PROTOCOL_VERSION,
+            server={"name": "collated", "version": __version__},
+            framing=framing,
+            methods=sorted(METHODS),
+            formats=self.inventory.formats,
+            limits={
+                "max_frame_bytes": server.max_frame_bytes,
+                "max_in_flight": server.max_in_flight,
+                "deadline_s": self.settings.search.deadline_s,
+            },
+        )
+
+    def status(self, _: protocol.NoParams) -> StatusResult:
+        """Return how the daemon is."""
+        stores: dict[str, int] = {}
+        for store in self.inventory.stores.values():
+            stores[store.state.value] = stores.get(store.state.value, 0) + 1
+        watch = self.inventory.watch
+        return StatusResult(
+            version=__version__,
+            pid=os.getpid(),
+            uptime_s=round(time.monotonic() - self._started, 3),
+            socket=catalog.shown(str(self._socket)),
+            config=self.config,
+            config_error=self.config_error,
+            stores=stores,
+            cache=self.cache.stats(),
+            memory={"rss_bytes": _rss_bytes(), "open_stores": self._fanout.open_stores},
+            watch={
+                "directories": len(watch.directories),
+                "batches": watch.batches,
+                "looks": self.inventory.looks,
+                "error": watch.error,
+                "state_error": self._memory.error,
+            },
+            connections=self.gauges.connections,
+            in_flight=self.gauges.in_flight,
+        )
+
+    def stores(self, params: StoresParams) -> StoresResult:
+        """Return the stores by name.
+
+        Raises:
+            RequestFailed: `unknown_store`, `invalid_params` for an unknown format.
+        """
+        self._fanout.check_formats(params.formats)
+        chosen = self.inventory.in_order()
+        if params.stores:
+            chosen = [self._fanout.known(name) for name in sorted(set(params.stores))]
+        return StoresResult(
+            [
+                catalog.status_of(store, self.inventory.capabilities(store))
+                for store in chosen
+                if not params.formats or store.format in params.formats
+            ]
+        )
+
+    def remembered(self, codec: Codec, method: str, params: Any) -> bytes | None:
+        """Return the encoded answer to the same question over the same catalog, if it is still there."""
+        key = self._key(codec, method, params)
+        return None if key is None else self.cache.get(key)
+
+    def _key(self, codec: Codec, method: str, params: Any) -> tuple[object, ...] | None:
+        if method not in _REMEMBERED or params.sync or not self.inventory.is_ready.is_set():
+            return None
+        is_binary = codec.framing == "msgpack"
+        return (self.inventory.epoch, is_binary, method, msgspec.msgpack.encode(params))
+
+    # ----------------------------------------------------------------- in a task
+
+    async def answer(self, codec: Codec, method: str, params: Any, report: Report | None) -> bytes:
+        """Return the encoded result of *method*, whose *params* are already of the right type.
+
+        Raises:
+            RequestFailed: any code of `errors.CODES`.
+        """
+        key = self._key(codec, method, params)
+        result = await self.call(method, params, report)
+        encoded = codec.encode(result)
+        # Asked before a store changed, an answer must not be found after it.
+        if key is not None and result.complete and key[0] == self.inventory.epoch:
+            self.cache.put(key, encoded, len(encoded) + len(params.__struct_fields__))
+        return encoded
+
+    async def call(self, method: str, params: Any, report: Report | None) -> Any:
+        """Return the result of *method*, whose *params* are already of the right type.
+
+        Raises:
+            RequestFailed: any code of `errors.CODES`.
+        """
+        if method in self._whole:
+            return await self._whole[method]()
+        budget = self._budget(params.deadline_ms)
+        await self._ready(budget, sync=params.sync)
+        match method:
+            case "search" | "grep":
+                return await getattr(self._federation, method)(params, budget, report)
+            case _:
+                return await getattr(self._reading, method)(params, budget)
+
+    async def rescan(self) -> Changes:
+        """Look at every directory now, and try stores again that were left alone."""
+        self._fanout.health.forgive()
+        return await self.inventory.look(now=True)
+
+    def _budget(self, deadline_ms: int | None) -> Budget:
+        if deadline_ms is None:
+            return Budget.lasting(self.settings.search.deadline_s)
+        if deadline_ms <= 0:
+            raise RequestFailed("invalid_params", "`deadline_ms` must be positive")
+        return Budget.lasting(min(deadline_ms / 1_000, _LONGEST_S))
+
+    async def _ready(self, budget: Budget, *, sync: bool) -> None:
+        """Wait for the first look, or with *sync* for one that begins now."""
+        with anyio.move_on_after(budget.remaining()) as scope:
+            if sync:
+                await self.inventory.look(now=True)
+            else:
+                await self.inventory.is_ready.wait()
+        if scope.cancelled_caught and sync:
+            raise RequestFailed(
+                "deadline_exceeded",
+                "looking at the stores took longer than the deadline",
+                "raise deadline_ms",
+            )
+
+
+def _rss_bytes() -> int:
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    except OSError:  # not Linux: the peak, in bytes on macOS
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return pages * resource.getpagesize()

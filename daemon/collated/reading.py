@@ -1,0 +1,130 @@
+"""`read`, `neighbours` and `index`: questions that one store answers (DESIGN §6)."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import anyio
+
+from collated_readers import Budget, Record, RequestError, State, StoreError
+from collated_readers.opening import StoreConnection
+
+from . import protocol
+from .catalog import Store
+from .errors import RequestFailed
+from .fanout import GRACE_S, Asked, Fanout
+from .protocol import IndexParams, IndexResult, NeighboursParams, NeighboursResult, ReadParams, ReadResult
+
+__all__ = ["Reading"]
+
+T = TypeVar("T")
+
+
+class Reading:
+    """Answers what is asked of one store by name."""
+
+    def __init__(self, fanout: Fanout) -> None:
+        """Ask through *fanout*."""
+        self._fanout = fanout
+
+    async def read(self, params: ReadParams, budget: Budget) -> ReadResult:
+        """Return the record of `ref`, with the records around it.
+
+        Raises:
+            RequestFailed: `invalid_params` for a ref without a store, `unknown_store`, `unknown_id`,
+                `store_unavailable`, `unsupported`, `deadline_exceeded`.
+        """
+        asked, record_id = self._ref("read", params.ref)
+        reading = await self._ask(
+            asked, lambda db: asked.reader.read(db, record_id, max(0, min(params.context, 5))), budget
+        )
+        context = [protocol.ContextRecord(*_fields(asked.store, each)) for each in reading.context]
+        return ReadResult(*_fields(asked.store, reading.record), context=context)
+
+    async def neighbours(self, params: NeighboursParams, budget: Budget) -> NeighboursResult:
+        """Return the record of `ref` among its neighbours.
+
+        Raises:
+            RequestFailed: as `read`.
+        """
+        asked, record_id = self._ref("neighbours", params.ref)
+        before, after = (max(0, min(each, 5)) for each in (params.before, params.after))
+        found = await self._ask(
+            asked, lambda db: asked.reader.neighbours(db, record_id, before, after), budget
+        )
+        return NeighboursResult(
+            records=[protocol.Record(*_fields(asked.store, each)) for each in found.records],
+            header=protocol.Record(*_fields(asked.store, found.header)) if found.header else None,
+        )
+
+    async def index(self, params: IndexParams, budget: Budget) -> IndexResult:
+        """Return a store's table of contents, or one line for each store.
+
+        Raises:
+            RequestFailed: as `read`, and `invalid_params` for a prefix without a store.
+        """
+        if params.store is not None:
+            asked = self._open("index", params.store)
+            text = await self._ask(asked, lambda db: asked.reader.index(db, params.prefix or None), budget)
+            return IndexResult(text)
+        if params.prefix:
+            raise RequestFailed(
+                "invalid_params", "`prefix` needs `store`", "name the store whose documents to list"
+            )
+        return IndexResult("\n".join(_line(store) for store in self._fanout.inventory.in_order()))
+
+    def _ref(self, method: str, ref: str) -> tuple[Asked, str]:
+        name, colon, record_id = ref.partition(":")
+        if not (name and colon and record_id):
+            raise RequestFailed(
+                "invalid_params", f"{ref!r} is not a ref", "a ref is STORE:ID, as `search` gives it"
+            )
+        return self._open(method, name), record_id
+
+    def _open(self, method: str, name: str) -> Asked:
+        store = self._fanout.known(name)
+        if store.state is not State.OPEN:
+            message = store.reason.message if store.reason else "it is not open yet"
+            code = store.reason.code if store.reason else "opening"
+            raise RequestFailed("store_unavailable", f"{name} is {store.state.value} ({code}): {message}")
+        if method not in self._fanout.inventory.capabilities(store):
+            raise RequestFailed("unsupported", f"a store of format {store.format} has no `{method}`")
+        return Asked(store, self._fanout.inventory.reader(store))
+
+    async def _ask(self, asked: Asked, function: Callable[[StoreConnection], T], budget: Budget) -> T:
+        try:
+            with anyio.fail_after(budget.remaining() + GRACE_S):
+                return await self._fanout.ask(asked, function, budget)
+        except TimeoutError as error:
+            raise RequestFailed("deadline_exceeded", f"{asked.store.name} did not answer in time") from error
+        except RequestError as error:
+            raise RequestFailed(error.code, error.message, error.suggestion) from error
+        except StoreError as error:
+            code = "deadline_exceeded" if error.code == "deadline_exceeded" else "store_unavailable"
+            raise RequestFailed(code, f"{asked.store.name} ({error.code}): {error.message}") from error
+
+
+def _fields(
+    store: Store, record: Record
+) -> tuple[str, str, str, str, str, str, str, str, str | None, str | None]:
+    """Return the fields of `protocol.Record`, in its order."""
+    return (
+        store.name,
+        record.id,
+        f"{store.name}:{record.id}",
+        store.format or "",
+        record.doc,
+        record.heading_path,
+        record.kind,
+        record.text,
+        record.prev_id,
+        record.next_id,
+    )
+
+
+def _line(store: Store) -> str:
+    """Return a store's line: name padded to column 30 as in the contract's own index, then what it holds."""
+    if store.state is State.OPEN:
+        what = f"{store.documents} documents · {store.records} records"
+    else:
+        what = f"{store.state.value}: {store.reason.message if store.reason else ''}"
+    return f"{store.name:<30}  {store.format or '-'}  {what}"

@@ -1,0 +1,160 @@
+"""The listener: who may hold the socket, who may connect, and how the daemon stops (DESIGN §6, §8)."""
+
+import fcntl
+import os
+import socket
+import stat
+import struct
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+
+import anyio
+import anyio.abc
+import structlog
+
+from .errors import CollatedError
+from .methods import Methods
+from .session import Session
+
+__all__ = ["Claim", "Server", "SocketTaken"]
+
+log = structlog.get_logger()
+
+_BACKLOG = 1_024
+# A client that is turned away gets this long to send the request that is answered `overloaded`.
+_TURN_AWAY_S = 1.0
+_DRAIN_POLL_S = 0.02
+
+
+class SocketTaken(CollatedError):
+    """Another daemon holds the socket, or its directory is not safe to use."""
+
+    code = "socket_taken"
+
+
+class Claim:
+    """The right to listen at a path: an exclusive lock on a file beside it, held until released."""
+
+    def __init__(self, path: Path) -> None:
+        """Mean the socket at *path*."""
+        self.path = path
+        self._lock: int | None = None
+
+    def __enter__(self) -> "Claim":
+        """Take the lock.
+
+        Raises:
+            SocketTaken: another daemon has it; or the directory belongs to somebody else, or others
+                may write to it.
+        """
+        directory = self.path.parent
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _check_directory(directory)
+        lock = os.open(
+            self.path.with_name(self.path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+        )
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.pread(lock, 32, 0).decode("ascii", "replace").strip() or "unknown"
+            os.close(lock)
+            raise SocketTaken(
+                f"a daemon already listens at {self.path} (process {holder}); "
+                "`collate status` asks it, COLLATE_SOCKET names another socket"
+            ) from error
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()}\n".encode("ascii"), 0)
+        self._lock = lock
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give the lock back. The file stays: removing it would let two daemons lock two files."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def listen(self) -> socket.socket:
+        """Bind and listen, in place of whatever a daemon that died left there."""
+        self.path.unlink(missing_ok=True)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        before = os.umask(0o177)  # the socket is 0600 from its first moment
+        try:
+            listener.bind(str(self.path))
+        finally:
+            os.umask(before)
+        listener.listen(_BACKLOG)
+        return listener
+
+
+def _check_directory(directory: Path) -> None:
+    found = directory.stat()
+    if found.st_uid != os.geteuid():
+        raise SocketTaken(f"{directory} belongs to another user; set COLLATE_SOCKET to a path of your own")
+    if stat.S_IMODE(found.st_mode) & 0o022 and not found.st_mode & stat.S_ISVTX:
+        raise SocketTaken(f"others may write to {directory}; `chmod 700 {directory}`, or set COLLATE_SOCKET")
+
+
+class Server:
+    """Accepts clients until it is told to stop."""
+
+    def __init__(self, methods: Methods) -> None:
+        """Serve *methods*."""
+        self._methods = methods
+        self._is_draining = False
+
+    async def run(self, listener: socket.socket) -> None:
+        """Accept clients on *listener* until cancelled."""
+        accepting = await anyio.abc.SocketListener.from_socket(listener)
+        async with anyio.create_task_group() as tasks, accepting:
+            while True:
+                try:
+                    stream = await accepting.accept()
+                except OSError as error:  # out of descriptors: those who are connected go on
+                    log.warning("accept_failed", error=str(error))
+                    await anyio.sleep(_DRAIN_POLL_S)
+                    continue
+                tasks.start_soon(self._serve, stream)
+
+    async def drain(self, limit_s: float) -> int:
+        """Admit nothing new, and return how many requests are unanswered after *limit_s* at most."""
+        self._is_draining = True
+        gauges = self._methods.gauges
+        with anyio.move_on_after(limit_s):
+            while gauges.in_flight:  # noqa: ASYNC110 - a few seconds at most, once in a life
+                await anyio.sleep(_DRAIN_POLL_S)
+        return gauges.in_flight
+
+    async def _serve(self, stream: anyio.abc.SocketStream) -> None:
+        raw: socket.socket = stream.extra(anyio.abc.SocketAttribute.raw_socket)  # noqa: S610 - not Django
+        if not _is_same_user(raw):
+            log.warning("client_refused", reason="another user")
+            await stream.aclose()
+            return
+        gauges = self._methods.gauges
+        is_full = gauges.connections >= self._methods.settings.server.max_connections
+        session = Session(
+            stream, self._methods, is_draining=lambda: self._is_draining, is_turned_away=is_full
+        )
+        if is_full:
+            with anyio.move_on_after(_TURN_AWAY_S):
+                await session.run()
+            return
+        gauges.connections += 1
+        try:
+            await session.run()
+        finally:
+            gauges.connections -= 1
+            gauges.last_used = time.monotonic()
+
+
+def _is_same_user(raw: socket.socket) -> bool:
+    """Tell whether the client runs as this user; the 0700 directory is what guards other systems."""
+    if sys.platform != "linux":
+        return True
+    credentials = raw.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    _, uid, _ = struct.unpack("3i", credentials)
+    return bool(uid == os.geteuid())
