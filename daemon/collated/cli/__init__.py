@@ -1,0 +1,106 @@
+"""`collate`: everything a person types. Each command imports what it needs, so that all start fast."""
+
+import io
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+
+from collated import __version__
+from collated.errors import CollatedError, RequestFailed
+
+from .arguments import client_parser
+from .escape import visible
+from .line import line
+from .outcome import FOUND, INTERRUPTED, USAGE, of_error
+from .session import Session
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `collate` with *argv* and return its exit code (DESIGN §7)."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # not where a test or a notebook stands in for it
+            stream.reconfigure(errors="backslashreplace")
+    parser = client_parser()
+    given = parser.parse_args(argv)
+    if given.version:
+        print(f"collate {__version__}")
+        return FOUND
+    if given.command is None:
+        parser.print_help(sys.stderr)
+        return USAGE
+    return _guarded(Session(given, os.environ))
+
+
+def _guarded(session: Session) -> int:
+    try:
+        code = _command(session.arguments.command)(session)
+        sys.stdout.flush()
+    except RequestFailed as error:
+        from . import render
+
+        session.note(render.error(error))
+        return of_error(error)
+    except CollatedError as error:
+        session.note(line(visible(row)) for row in str(error).splitlines())
+        return of_error(error)
+    except UnicodeEncodeError:
+        session.note([line("an argument is not text in UTF-8")])
+        return USAGE
+    except BrokenPipeError:
+        _forget_output()
+        return FOUND
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return code
+
+
+def _forget_output() -> None:
+    """Let the interpreter flush its output into nothing: whoever read it has had enough."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+def _command(name: str) -> Callable[[Session], int]:
+    match name:
+        case "add" | "remove":
+            from . import links
+
+            return {"add": links.add, "remove": links.remove}[name]
+        case "doctor":
+            from .doctor import doctor
+
+            return doctor
+        case "completion":
+            from .completion import completion
+
+            return completion
+        case "schema":
+            return _schema
+        case "demo":
+            return _demo
+        case _:
+            from .commands import COMMANDS
+
+            return COMMANDS[name]
+
+
+def _schema(_: Session) -> int:
+    import msgspec
+
+    from collated.protocol import schema
+
+    print(msgspec.json.format(msgspec.json.encode(schema()), indent=2).decode())
+    return FOUND
+
+
+def _demo(session: Session) -> int:
+    try:
+        run: Callable[[], int] = import_module("collated.cli.demo").run
+    except ImportError as error:
+        session.note([line(f"the demonstration needs `pip install collated[demo]`: {error}")])
+        return USAGE
+    return run()

@@ -1,0 +1,94 @@
+"""What there is and how it fares, as lines: stores and the daemon's status. Pure."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from collated.protocol import StatusResult, StoresResult, StoreStatus
+
+from .advice import advice
+from .escape import visible
+from .line import Line, Meaning, Span, line, table
+
+__all__ = ["status", "store", "stores"]
+
+_REASON_INDENT = 4
+_STATE_MEANINGS: Mapping[str, Meaning] = {"open": "good", "refused": "bad", "unreadable": "bad"}
+_KILO = 1024
+
+
+def stores(result: StoresResult) -> Iterator[Line]:
+    """Return one row for each store and, below those that are not open, why and what to do."""
+    rows = list(table(_row(each) for each in result.stores))
+    for each, row in zip(result.stores, rows, strict=True):
+        yield row
+        yield from _reason(each)
+
+
+def store(each: StoreStatus) -> Iterator[Line]:
+    """Return one store's row and, when it is not open, why and what to do."""
+    return stores(StoresResult([each]))
+
+
+def _row(each: StoreStatus) -> tuple[Span, ...]:
+    of_format = f"{each.format or '?'} {each.schema_version or ''}".strip()
+    counts = "" if each.records is None else f"{each.documents} documents, {each.records} records"
+    return (
+        Span(visible(each.name), "store"),
+        Span(visible(each.state), _STATE_MEANINGS.get(each.state, "")),
+        Span(visible(of_format)),
+        Span(counts),
+        Span(visible(each.path), "aside"),
+    )
+
+
+def _reason(each: StoreStatus) -> Iterator[Line]:
+    if each.reason is not None:
+        why = f"{visible(each.reason.message)} ({visible(each.reason.code)}); {advice(each.reason.code)}"
+        yield line(why, indent=_REASON_INDENT)
+
+
+def status(result: StatusResult) -> Iterator[Line]:
+    """Return the daemon's state, one subject to a line."""
+    rows = [
+        ("daemon", f"collated {result.version}, process {result.pid}, up {_duration(result.uptime_s)}"),
+        ("socket", result.socket),
+        ("configuration", result.config or "none; every setting is at its default"),
+        ("stores", _counts(result.stores) or "none"),
+        ("clients", f"{result.connections} connected, {result.in_flight} requests in flight"),
+        ("cache", _counts(result.cache)),
+        ("memory", _counts(result.memory)),
+        ("watch", _counts(result.watch)),
+    ]
+    yield from table((Span(subject, "heading"), Span(visible(text))) for subject, text in rows)
+    if result.config_error is not None:
+        yield line(
+            Span(
+                f"the new configuration is refused, the old one stays: {visible(result.config_error)}", "bad"
+            )
+        )
+
+
+def _counts(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {_amount(name, value)}" for name, value in values.items() if value is not None)
+
+
+def _amount(name: str, value: Any) -> str:
+    if name.endswith("bytes") and isinstance(value, int):
+        return size(value)
+    return str(value)
+
+
+def size(count: int) -> str:
+    """Return a number of bytes for people."""
+    amount = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if amount < _KILO:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= _KILO
+    return f"{amount:.1f} GiB"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"

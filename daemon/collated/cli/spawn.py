@@ -1,0 +1,190 @@
+"""Starts the daemon when nothing listens: through its socket unit, else by itself, once for many callers."""
+
+import fcntl
+import os
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from collated.client import DaemonUnreachable
+from collated.places import socket_path, state_dir
+
+from .escape import visible
+
+__all__ = ["is_listening", "start"]
+
+_DEADLINE_S = 10.0
+_FIRST_PAUSE_S = 0.005
+_LONGEST_PAUSE_S = 0.1
+_SYSTEMCTL_TIMEOUT_S = 5.0
+_IDLE_EXIT_S = 1_800
+_SERVICE_VARIABLES = frozenset(
+    {
+        "NOTIFY_SOCKET",
+        "WATCHDOG_USEC",
+        "WATCHDOG_PID",
+        "LISTEN_FDS",
+        "LISTEN_PID",
+        "LISTEN_FDNAMES",
+        "JOURNAL_STREAM",
+    }
+)
+_LOG_LIMIT_BYTES = 4_194_304
+_TAIL_BYTES = 4_096
+
+
+def start(path: Path, environ: Mapping[str, str]) -> None:
+    """Return once a daemon listens at *path*; a lock beside the socket decides who starts it.
+
+    Raises:
+        DaemonUnreachable: it could not be started; the message has its own last words.
+    """
+    deadline = time.monotonic() + _DEADLINE_S
+    _make_directory(path.parent)
+    with _only_one(path, deadline):
+        if not is_listening(path) and not _start_unit(path, environ):
+            _start_process(path, environ, deadline)
+
+
+def is_listening(path: Path) -> bool:
+    """Tell whether something accepts connections at *path*."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(os.fsencode(path))
+        except BlockingIOError:
+            return True  # it listens, and its queue is full
+        except OSError:
+            return False
+        return True
+
+
+def _make_directory(directory: Path) -> None:
+    """Make the socket's directory for this user alone; refuse one that another user could tamper with."""
+    missing = [each for each in (directory, *directory.parents) if not each.exists()]
+    try:
+        for each in reversed(missing):
+            each.mkdir(mode=0o700, exist_ok=True)
+        for each in (directory, directory.parent):
+            owner = each.stat().st_uid
+            if owner not in (os.geteuid(), 0):
+                raise DaemonUnreachable(
+                    f"the socket's directory {each} belongs to user {owner}, not to you; set COLLATE_SOCKET"
+                )
+        mode = directory.stat().st_mode
+    except OSError as error:
+        raise DaemonUnreachable(f"the socket's directory {directory} cannot be used: {error}") from error
+    if mode & (stat.S_IWGRP | stat.S_IWOTH) and not mode & stat.S_ISVTX:
+        raise DaemonUnreachable(f"others may write to {directory}; run `chmod 700 {directory}`")
+
+
+@contextmanager
+def _only_one(path: Path, deadline: float) -> Generator[None]:
+    lock = path.with_name(path.name + ".spawn.lock")
+    flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        descriptor = os.open(lock, flags, 0o600)
+    except OSError as error:
+        raise DaemonUnreachable(f"cannot lock {lock}: {error.strerror}") from error
+    try:
+        for _ in _until(deadline):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            break
+        else:
+            raise DaemonUnreachable(f"another program has been starting the daemon for {_DEADLINE_S:g} s")
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _until(deadline: float) -> Iterator[None]:
+    """Give the caller turns with growing pauses between them, until *deadline*."""
+    pause_s = _FIRST_PAUSE_S
+    while time.monotonic() < deadline:
+        yield
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 1.5, _LONGEST_PAUSE_S)
+
+
+def _start_unit(path: Path, environ: Mapping[str, str]) -> bool:
+    """Start `collated.socket` of the user's service manager; tell whether it listens at *path* now."""
+    runtime = environ.get("XDG_RUNTIME_DIR", "")
+    systemctl = shutil.which("systemctl")
+    is_managed = bool(runtime) and Path(runtime, "systemd", "private").exists()
+    is_usual = path == socket_path({"XDG_RUNTIME_DIR": runtime}) if runtime else False
+    if not (systemctl and is_managed and is_usual):
+        return False
+    command = [systemctl, "--user", "--quiet", "start", "collated.socket"]
+    try:
+        done = subprocess.run(  # noqa: S603 - a fixed command
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SYSTEMCTL_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0 and is_listening(path)
+
+
+def _start_process(path: Path, environ: Mapping[str, str], deadline: float) -> None:
+    log_path = state_dir(environ) / "daemon.log"
+    try:
+        log_path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        log = _open_log(log_path)
+    except OSError as error:
+        raise DaemonUnreachable(f"the daemon's log {log_path} cannot be written: {error.strerror}") from error
+    with os.fdopen(log, "rb") as reader:
+        began = os.fstat(log).st_size
+        # -P: nothing of the directory that the person happens to stand in is ever imported.
+        command = [sys.executable, "-P", "-m", "collated", "run"]
+        child = subprocess.Popen(  # noqa: S603 - our own module
+            [*command, "--socket", str(path), "--idle-exit", str(_IDLE_EXIT_S)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd="/",
+            env=_detached(environ),
+            start_new_session=True,
+        )
+        for _ in _until(deadline):
+            if is_listening(path):
+                return
+            if child.poll() is not None:
+                raise DaemonUnreachable(f"the daemon did not start:\n{_last_words(reader.fileno(), began)}")
+        child.terminate()
+        raise DaemonUnreachable(
+            f"the daemon did not listen at {path} within {_DEADLINE_S:g} s; its log is {log_path}"
+        )
+
+
+def _open_log(path: Path) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+    log = os.open(path, flags, 0o600)
+    if os.fstat(log).st_size > _LOG_LIMIT_BYTES:
+        os.ftruncate(log, 0)
+    return log
+
+
+def _detached(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return *environ* for a process that leaves this directory and whatever service this one is part of."""
+    detached = {name: value for name, value in environ.items() if name not in _SERVICE_VARIABLES}
+    if given := environ.get("COLLATE_CONFIG"):
+        detached["COLLATE_CONFIG"] = str(Path(given).absolute())
+    if given := environ.get("PYTHONPATH"):
+        parts = [str(Path(part).absolute()) for part in given.split(os.pathsep) if part]
+        detached["PYTHONPATH"] = os.pathsep.join(parts)
+    return detached
+
+
+def _last_words(log: int, began: int) -> str:
+    size = os.fstat(log).st_size
+    said = os.pread(log, _TAIL_BYTES, max(began, size - _TAIL_BYTES))
+    lines = [visible(line) for line in said.decode("utf-8", "replace").splitlines()]
+    return "\n".join(f"  {line}" for line in lines) or "  (it said nothing)"
