@@ -70,6 +70,8 @@ def _best(db: sqlite3.Connection, match: str, limit: int) -> list[Row] | None:
             if len(ranks) >= limit and rank != last:
                 break
             ranks[row] = last = _finite(rank)
+    if not ranks:
+        return []
     ids = db.execute(_IDS, (json.dumps(list(ranks)),)).fetchall()
     if len(ids) != len(ranks):  # rows of the index without a section must not use up the limit
         return None
