@@ -6,7 +6,7 @@ from typing import Any
 from collated import protocol
 
 from . import overview, render
-from .escape import visible, visible_text
+from .escape import visible
 from .line import line
 from .outcome import of_result
 from .session import Session
@@ -77,7 +77,7 @@ def _index(session: Session) -> int:
     given = session.arguments
     params = protocol.IndexParams(given.store, given.prefix, given.deadline_ms, given.sync)
     result: protocol.IndexResult = session.ask("index", params)
-    return _show(session, result, lambda index: map(line, visible_text(index.text).splitlines()))
+    return _show(session, result, render.index)
 
 
 def _stores(session: Session) -> int:

@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
-__all__ = ["Line", "Meaning", "Span", "line", "marked", "plain", "table"]
+__all__ = ["Line", "Meaning", "Span", "line", "marked", "plain", "table", "verbatim"]
+
+_HANG = 4
 
 Meaning = Literal["", "match", "store", "place", "heading", "aside", "good", "bad"]
 
@@ -16,15 +18,26 @@ class Span(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One line; it is wrapped where a terminal is narrower, below its *indent* columns."""
+    """One line, *indent* columns from the left; where a terminal is narrower, it goes on below.
+
+    Further rows are set in by *hang* columns more. A verbatim line is not broken between words.
+    """
 
     spans: tuple[Span, ...]
     indent: int = 0
+    hang: int = 0
+    is_verbatim: bool = False
 
 
-def line(*spans: Span | str, indent: int = 0) -> Line:
+def line(*spans: Span | str, indent: int = 0, hang: int = 0) -> Line:
     """Return a line of *spans*; a plain string has no meaning."""
-    return Line(tuple(Span(span) if isinstance(span, str) else span for span in spans), indent)
+    return Line(tuple(Span(span) if isinstance(span, str) else span for span in spans), indent, hang)
+
+
+def verbatim(text: str) -> Iterator[Line]:
+    """Return the lines of *text*, as they are."""
+    for row in text.split("\n"):
+        yield Line((Span(row),), is_verbatim=True)
 
 
 def marked(text: str, indent: int) -> Line:
@@ -50,4 +63,4 @@ def table(rows: Iterable[Sequence[Span]]) -> Iterator[Line]:
         padded = (
             Span(f"{cell.text:{width}}  ", cell.meaning) for cell, width in zip(row, widths, strict=False)
         )
-        yield line(*padded, last)
+        yield line(*padded, last, hang=_HANG)

@@ -69,13 +69,13 @@ def status(result: StatusResult) -> Iterator[Line]:
 
 
 def _counts(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {_amount(name, value)}" for name, value in values.items() if value is not None)
+    return ", ".join(_counted(name, value) for name, value in values.items() if value is not None)
 
 
-def _amount(name: str, value: Any) -> str:
+def _counted(name: str, value: Any) -> str:
     if name.endswith("bytes") and isinstance(value, int):
-        return size(value)
-    return str(value)
+        name, value = name.removesuffix("_bytes"), size(value)
+    return f"{name.replace('_', ' ')} {value}"
 
 
 def size(count: int) -> str:

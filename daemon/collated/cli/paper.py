@@ -19,7 +19,6 @@ _STYLES: Mapping[Meaning, str] = {
     "good": "green",
     "bad": "red",
 }
-_HANGING = 2  # columns by which a wrapped line's further rows are set in
 _NARROWEST = 10
 
 
@@ -43,7 +42,8 @@ def _print(console: "Console", line: Line, *, is_coloured: bool) -> None:
         text = Text.assemble(*((span.text, _STYLES.get(span.meaning, "")) for span in line.spans))
     else:
         text = Text(plain(Line(line.spans)))
-    width = max(console.width - line.indent - _HANGING, _NARROWEST)
-    for number, row in enumerate(text.wrap(console, width)):
-        indent = line.indent + (_HANGING if number else 0)
+    width = max(console.width - line.indent - line.hang, _NARROWEST)
+    rows = [text] if line.is_verbatim else text.wrap(console, width)
+    for number, row in enumerate(rows):
+        indent = line.indent + (line.hang if number else 0)
         console.print(Text(" " * indent) + row, soft_wrap=True)

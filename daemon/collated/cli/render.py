@@ -9,6 +9,7 @@ from collated.protocol import (
     ContextRecord,
     Failure,
     GrepResult,
+    IndexResult,
     NeighboursResult,
     ReadResult,
     Record,
@@ -18,11 +19,12 @@ from collated.protocol import (
 
 from .advice import advice
 from .escape import visible, visible_text
-from .line import Line, Span, line, marked
+from .line import Line, Span, line, marked, verbatim
 
-__all__ = ["changes", "error", "failures", "grep", "neighbours", "read", "reload", "search"]
+__all__ = ["changes", "error", "failures", "grep", "index", "neighbours", "read", "reload", "search"]
 
 _SNIPPET_INDENT = 4
+_HANG = 2
 
 
 def search(result: SearchResult) -> Iterator[Line]:
@@ -34,6 +36,7 @@ def search(result: SearchResult) -> Iterator[Line]:
             Span(visible(hit.heading_path), "heading"),
             "  ",
             Span(f"{hit.tier} {hit.score:.2f}", "aside"),
+            hang=_HANG,
         )
         yield marked(visible(hit.snippet), _SNIPPET_INDENT)
 
@@ -41,7 +44,8 @@ def search(result: SearchResult) -> Iterator[Line]:
 def grep(result: GrepResult, pattern: str | None) -> Iterator[Line]:
     """Return each match as its place and heading, then its line; *pattern* is None for a regex."""
     for match in result.matches:
-        yield line(*_place(match.store, match.id), "  ", Span(visible(match.heading_path), "heading"))
+        heading = Span(visible(match.heading_path), "heading")
+        yield line(*_place(match.store, match.id), "  ", heading, hang=_HANG)
         yield _found(visible(match.line.strip()), visible(pattern or ""))
 
 
@@ -67,13 +71,10 @@ def read(result: ReadResult) -> Iterator[Line]:
     yield from _record(result)
     for record in result.context[before:]:
         yield from _record(record)
-    around = [
-        f"{word} {visible(result.store)}:{visible(record_id)}"
-        for word, record_id in (("before:", result.prev_id), ("after:", result.next_id))
-        if record_id is not None
-    ]
-    if around and not result.context:
-        yield line(Span("   ".join(around), "aside"))
+    if not result.context:
+        for word, record_id in (("before", result.prev_id), ("after", result.next_id)):
+            if record_id is not None:
+                yield line(Span(f"{word}: {visible(result.store)}:{visible(record_id)}", "aside"))
 
 
 def _count_before(result: ReadResult) -> int:
@@ -100,10 +101,16 @@ def _record(record: Record, note: str = "") -> Iterator[Line]:
         Span(visible(record.heading_path), "heading"),
         "  ",
         Span(kind, "aside"),
+        hang=_HANG,
     )
-    for row in visible_text(record.text).split("\n"):
-        yield line(row)
+    yield from verbatim(visible_text(record.text))
     yield line()
+
+
+def index(result: IndexResult) -> Iterator[Line]:
+    """Return the lines of a table of contents."""
+    for row in visible_text(result.text).splitlines():
+        yield line(row, hang=_HANG)
 
 
 def changes(result: Changes) -> Iterator[Line]:
