@@ -105,7 +105,6 @@ class _Daemon:
             listeners = activated_sockets(self._environ)
             if not listeners:
                 listeners = [stack.enter_context(Claim(self._path)).listen()]
-                stack.callback(self._path.unlink, missing_ok=True)
             stack.push_async_callback(self._memory.close)
             stack.push_async_callback(self._pool.close)
             tasks = await stack.enter_async_context(_cancelled_at_exit())
@@ -131,6 +130,7 @@ class _Daemon:
         self._notifier.reloading()
         try:
             settings = await anyio.to_thread.run_sync(load_settings, self._config, self._environ)
+            self._methods.config_error = None
         except ConfigError as error:
             self._methods.config_error = str(error)
             log.error("reload_refused", message=str(error))  # noqa: TRY400 - a person reads this line
@@ -140,7 +140,6 @@ class _Daemon:
         finally:
             self._notifier.ready(self._status_line())
         changed = _changed(self._methods.settings, settings)
-        self._methods.config_error = None
         self._methods.settings = settings
         self._cache.resize(settings.cache.answers_bytes)
         self._pool.copy_limit_bytes = settings.cache.copy_limit_bytes

@@ -41,6 +41,7 @@ class Claim:
         """Mean the socket at *path*."""
         self.path = path
         self._lock: int | None = None
+        self._listening: tuple[int, int] | None = None
 
     def __enter__(self) -> "Claim":
         """Take the lock.
@@ -72,13 +73,24 @@ class Claim:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Give the lock back. The file stays: removing it would let two daemons lock two files."""
+        """Remove the socket and give the lock back. Its file stays, else two daemons could lock two files."""
+        if self._listening is not None and _inode(self.path) == self._listening:
+            self.path.unlink(missing_ok=True)
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     def listen(self) -> socket.socket:
-        """Bind and listen, in place of whatever a daemon that died left there."""
+        """Bind and listen, in place of whatever a daemon that died left there.
+
+        Raises:
+            SocketTaken: somebody listens there without the lock, as a socket unit of systemd does.
+        """
+        if _is_answered(self.path):
+            raise SocketTaken(
+                f"somebody already listens at {self.path}, as systemd does for collated.socket; "
+                "`collate status` asks them, COLLATE_SOCKET names another socket"
+            )
         self.path.unlink(missing_ok=True)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         before = os.umask(0o177)  # the socket is 0600 from its first moment
@@ -87,7 +99,28 @@ class Claim:
         finally:
             os.umask(before)
         listener.listen(_BACKLOG)
+        self._listening = _inode(self.path)
         return listener
+
+
+def _inode(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _is_answered(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(str(path))
+        except BlockingIOError:
+            return True  # its queue is full
+        except OSError:
+            return False
+        return True
 
 
 def _check_directory(directory: Path) -> None:
