@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-from collated_readers import TIERS, Budget, Hit, Matches, Pattern, Query, Ranked, Reader, Tier
+from collated_readers import TIERS, Budget, Hit, Matches, Pattern, Query, Ranked, Reader, StoreError, Tier
 from collated_readers import contract as texts
 from collated_readers.opening import StoreConnection, StoreMoved
 
@@ -173,6 +173,8 @@ class Federation:
                 is_settled = False
                 await self._renew(each)
                 return
+            if len(hits) < len(ranked):
+                raise StoreError("damaged", "the store's index and its records do not agree")
             for one, hit in zip(ranked, hits, strict=True):
                 made[each.store.name, one.id] = hit
                 self._cache.put(each.key(one), hit, _HIT_BYTES + len(hit.snippet) + len(hit.heading_path))

@@ -53,6 +53,7 @@ class Inventory:
         self._pending: dict[str, Pending] = {}
         self._retries: dict[str, tuple[int, float]] = {}
         self._must_poll = False
+        self._scan_s = 0.0
         self._wake = anyio.Event()
         self._looking = anyio.Lock()
         self._openers = anyio.CapacityLimiter(_OPENERS)
@@ -107,6 +108,8 @@ class Inventory:
                 self._wake = anyio.Event()
                 await self.look(now=not self.is_ready.is_set())
                 self.is_ready.set()
+                # However busy the directories are, scanning them takes a fifth of the time at most.
+                await anyio.sleep(min(1.0, 4 * self._scan_s))
                 with anyio.move_on_after(self._delay_s()):
                     await self._wake.wait()
 
@@ -142,9 +145,11 @@ class Inventory:
     # ----------------------------------------------------------------- the steps of a look
 
     async def _scan(self) -> dict[str, Found]:
+        began = time.monotonic()
         result = await anyio.to_thread.run_sync(
             _listing, self._watched, self._settings.store, limiter=self._scanner
         )
+        self._scan_s = time.monotonic() - began
         self._must_poll = result.must_poll
         self.watch.cover(result.directories)
         return result.found

@@ -20,6 +20,8 @@ _DEBOUNCE_MS = 40
 _STEP_MS = 10
 # The native watcher notices a cancelled task only when its own wait ends; `stop_event` is the quick way.
 _RUST_TIMEOUT_MS = 1_000
+# When a new watch is surely armed: what happened between the scan that asked for it and then is unreported.
+_ARMING_S = 0.1
 # After a failed watch (a limit, a directory that went away) try again so often; rescans go on meanwhile.
 _RETRY_S = 5.0
 
@@ -86,13 +88,18 @@ class Watch:
             recursive=False,
             ignore_permission_denied=True,
         )
-        is_armed = False
-        async for batch in batches:
-            self.error = None
-            if batch or not is_armed:
-                self.batches += 1
-                self._wake()
-            is_armed = True
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._look_once_armed)
+            async for batch in batches:
+                self.error = None
+                if batch:
+                    self.batches += 1
+                    self._wake()
+            tasks.cancel_scope.cancel()
+
+    async def _look_once_armed(self) -> None:
+        await anyio.sleep(_ARMING_S)
+        self._wake()
 
 
 def _is_news(_: Change, path: str) -> bool:
