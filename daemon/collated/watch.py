@@ -56,10 +56,16 @@ class Watch:
 
     async def run(self) -> None:
         """Watch until cancelled."""
-        try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._stop_at_cancellation)
             await self._run()
+
+    async def _stop_at_cancellation(self) -> None:
+        # The native watcher's thread does not see a cancellation, and its own task waits for the thread.
+        try:
+            await anyio.sleep_forever()
         finally:
-            self._stop.set()  # the native watcher does not see a cancellation, only this
+            self._stop.set()
 
     async def _run(self) -> None:
         while True:
