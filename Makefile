@@ -77,7 +77,7 @@ $(VENV)/.dev: pyproject.toml constraints.txt $(VENV)/bin/python
 
 $(WHEEL_VENV)/.wheel: $(SOURCES) constraints.txt $(VENV)/.dev $(WHEEL_VENV)/bin/python
 	rm -rf $(WHEEL_VENV)/dist
-	$(BIN)/python $(PIP) wheel --no-deps --wheel-dir $(WHEEL_VENV)/dist .
+	$(BIN)/python $(PIP) wheel --no-deps --no-build-isolation --wheel-dir $(WHEEL_VENV)/dist .
 	$(WHEEL_VENV)/bin/python $(INSTALL) $(TEST_TOOLS) "$$(echo $(WHEEL_VENV)/dist/*.whl)[demo,speed]"
 	$(WHEEL_VENV)/bin/python $(INSTALL) --force-reinstall --no-deps $(WHEEL_VENV)/dist/*.whl
 	@touch $@
