@@ -1,6 +1,7 @@
 """Where collated's own files lie, after the XDG base directories (DESIGN §6, §7).
 
-`platformdirs` is imported only where the environment does not say, since `collate` must start fast.
+`platformdirs` is imported only where the environment does not say, and the settings only where a file
+is read, since `collate` must start fast.
 """
 
 import os
@@ -8,9 +9,12 @@ import sys
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .errors import ConfigError
-from .settings import Settings, parse
+
+if TYPE_CHECKING:
+    from .settings import Settings
 
 __all__ = ["cache_dir", "config_file", "load_settings", "socket_path", "state_dir", "stores_dir"]
 
@@ -69,12 +73,14 @@ def socket_path(environ: Mapping[str, str], configured: str = "") -> Path:
     return path
 
 
-def load_settings(config: Path | None, environ: Mapping[str, str]) -> Settings:
+def load_settings(config: Path | None, environ: Mapping[str, str]) -> "Settings":
     """Return the settings of *config* and *environ*; a default file that is absent is an empty one.
 
     Raises:
         ConfigError: the file cannot be read, or its content is refused.
     """
+    from .settings import parse
+
     path = config or config_file(environ)
     try:
         text = path.read_text(encoding="utf-8")

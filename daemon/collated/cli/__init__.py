@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
+from .light import msgspec  # isort: skip - before anything else that imports it
 from collated import __version__
 from collated.errors import CollatedError, RequestFailed
 
@@ -20,11 +21,12 @@ __all__ = ["main"]
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `collate` with *argv* and return its exit code (DESIGN §7)."""
-    for stream in (sys.stdout, sys.stderr):
+    for stream in (sys.stdout, sys.stderr):  # file names that are not UTF-8 hold what cannot be encoded
         if isinstance(stream, io.TextIOWrapper):  # not where a test or a notebook stands in for it
             stream.reconfigure(errors="backslashreplace")
-    parser = client_parser()
-    given = parser.parse_args(argv)
+    typed = sys.argv[1:] if argv is None else argv
+    parser = client_parser(typed[0] if typed else None)
+    given = parser.parse_args(typed)
     if given.version:
         print(f"collate {__version__}")
         return FOUND
@@ -89,8 +91,6 @@ def _command(name: str) -> Callable[[Session], int]:
 
 
 def _schema(_: Session) -> int:
-    import msgspec
-
     from collated.protocol import schema
 
     print(msgspec.json.format(msgspec.json.encode(schema()), indent=2).decode())

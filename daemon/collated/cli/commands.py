@@ -5,7 +5,7 @@ from typing import Any
 
 from collated import protocol
 
-from . import overview, render
+from . import render
 from .escape import visible
 from .line import line
 from .outcome import of_result
@@ -85,10 +85,14 @@ def _stores(session: Session) -> int:
     result: protocol.StoresResult = session.ask("stores", protocol.StoresParams(given.stores, given.formats))
     if not result.stores and not given.json:
         session.note([line("no stores; add one with `collate add PATH`")])
+    from . import overview
+
     return _show(session, result, overview.stores)
 
 
 def _status(session: Session) -> int:
+    from . import overview
+
     return _show(session, session.ask("status"), overview.status)
 
 

@@ -18,8 +18,7 @@ def _escape(point: int) -> str:
     return _NAMED.get(point) or (f"\\x{point:02x}" if point <= 0xFF else f"\\u{point:04x}")  # noqa: PLR2004 - a byte
 
 
-# Lone surrogates cannot be encoded at all; they come from file names that are not UTF-8.
-_LINE = {point: _escape(point) for point in (*_HIDDEN, *range(0xD800, 0xE000))}
+_LINE = {point: _escape(point) for point in _HIDDEN}
 _TEXT = {point: shown for point, shown in _LINE.items() if point not in (0x09, 0x0A)}
 
 

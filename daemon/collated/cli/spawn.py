@@ -12,12 +12,22 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
+
 from collated.client import DaemonUnreachable
 from collated.places import socket_path, state_dir
 
 from .escape import visible
 
 __all__ = ["is_listening", "start"]
+
+
+class _Entry(msgspec.Struct):
+    """A line of the daemon's log, as structlog writes it."""
+
+    event: str
+    message: str = ""
+
 
 _DEADLINE_S = 10.0
 _FIRST_PAUSE_S = 0.005
@@ -185,6 +195,14 @@ def _detached(environ: Mapping[str, str]) -> dict[str, str]:
 
 def _last_words(log: int, began: int) -> str:
     size = os.fstat(log).st_size
-    said = os.pread(log, _TAIL_BYTES, max(began, size - _TAIL_BYTES))
-    lines = [visible(line) for line in said.decode("utf-8", "replace").splitlines()]
-    return "\n".join(f"  {line}" for line in lines) or "  (it said nothing)"
+    said = os.pread(log, _TAIL_BYTES, max(began, size - _TAIL_BYTES)).decode("utf-8", "replace")
+    return "\n".join(f"  {visible(_in_words(row))}" for row in said.splitlines()) or "  (it said nothing)"
+
+
+def _in_words(row: str) -> str:
+    """Return the message of a line of the daemon's log, or a line of anything else as it is."""
+    try:
+        entry = msgspec.json.decode(row, type=_Entry)
+    except msgspec.MsgspecError:
+        return row
+    return f"{entry.event}: {entry.message}" if entry.message else entry.event
