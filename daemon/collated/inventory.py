@@ -155,12 +155,14 @@ class Inventory:
         return result.found
 
     async def _forget(self, paths: Iterable[str]) -> None:
-        for path in paths:
-            del self.stores[path]
-            self._pending.pop(path, None)
-            self._retries.pop(path, None)
-            self.epoch += 1
-            await self._pool.forget(path)
+        gone = [self.stores.pop(path) for path in paths]
+        # Before anything is awaited: an answer made meanwhile must not hold what the epoch says is gone.
+        self._by_name = {store.name: store for store in self.stores.values()}
+        self.epoch += len(gone)
+        for store in gone:
+            self._pending.pop(store.path, None)
+            self._retries.pop(store.path, None)
+            await self._pool.forget(store.path)
 
     def _enter(self, found: Mapping[str, Found]) -> None:
         """Give every found file its name, the new ones and those that cannot even be looked at a state."""
