@@ -6,12 +6,14 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
-from contextpull.ingest import ingest
+from contextpull.ingest import ingest  # type: ignore[import-untyped]  # the package has no types
 
 from collated_readers import Budget
 from collated_readers.opening import StoreConnection, open_store
+
 MakeStore = Callable[..., Path]
 OpenStore = Callable[..., StoreConnection]
 
@@ -28,20 +30,20 @@ def shared() -> Path:
 
 @pytest.fixture(scope="session")
 def make_store(tmp_path_factory: pytest.TempPathFactory) -> MakeStore:
-    """`make_store(path, {doc_path: text}, rollback=False, **options of ingest)` writes a real ContextPull store.
+    """`make_store(path, {doc_path: text}, rollback=False, **ingest_options)` writes a real ContextPull store.
 
     The store is as `ingest` leaves it: WAL in the header and no sidecars. Writing to a *path* that
     exists ingests again, so it updates in place, as the real program does.
     """
 
-    def make(path: Path, documents: Mapping[str, str], *, rollback: bool = False, **options: object) -> Path:
+    def make(path: Path, documents: Mapping[str, str], *, rollback: bool = False, **options: Any) -> Path:
         corpus = tmp_path_factory.mktemp("corpus")
         for name, text in documents.items():
             document = corpus / name
             document.parent.mkdir(parents=True, exist_ok=True)
             document.write_text(text, encoding="utf-8", newline="")
         path.parent.mkdir(parents=True, exist_ok=True)
-        ingest(corpus, path, **options)  # type: ignore[arg-type]  # each test knows the options it gives
+        ingest(corpus, path, **options)
         if rollback:
             with sqlite3.connect(path) as db:
                 db.execute("PRAGMA journal_mode = DELETE")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,6 +17,64 @@ from collated_readers.opening import StoreConnection, ask
 from collated_readers.single import search
 
 READER = ContextPull()
+
+# Runs the statement in each line, which commits by itself, and answers `ok` or the error.
+# `repeat STATEMENT` is answered once and never ends.
+_OTHER_PROCESS = """
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=0)
+def run(sql):
+    try:
+        db.execute(sql).fetchall()
+        return "ok"
+    except sqlite3.Error as error:
+        return str(error)
+for line in sys.stdin:
+    sql = line.removeprefix("repeat ")
+    print(run(sql), flush=True)
+    while sql != line:
+        run(sql)
+"""
+
+
+class OtherProcess:
+    """Another program with a store open; killed at the end, so it may leave a `-wal` behind."""
+
+    def __init__(self, path: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _OTHER_PROCESS, path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, sql: str) -> str:
+        """Run one statement there and return what it says."""
+        stdin, stdout = self.process.stdin, self.process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        stdin.write(sql + "\n")
+        stdin.flush()
+        return stdout.readline().strip()
+
+    def kill(self) -> None:
+        """End it without any last words to its database."""
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def other_process() -> Iterator[Callable[[Path], OtherProcess]]:
+    """`other_process(path)` starts a program that has the database at *path* open."""
+    started: list[OtherProcess] = []
+
+    def start(path: Path) -> OtherProcess:
+        started.append(OtherProcess(path))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
 
 
 @pytest.fixture(scope="session")

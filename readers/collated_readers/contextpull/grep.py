@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import closing
 
 import regex  # type: ignore[import-untyped]  # its stubs are a package of their own
@@ -12,7 +12,7 @@ import regex  # type: ignore[import-untyped]  # its stubs are a package of their
 from collated_readers.contract import GREP_LIMITS, Budget, Match, Matches, Pattern, RequestError, clamped
 
 from .filters import IN_FILTER, filter_argument
-from .values import text
+from .values import Row, text
 
 __all__ = ["matches_of"]
 
@@ -20,12 +20,15 @@ LONGEST_PATTERN = 200
 SECTION_SECONDS = 0.25
 """How long a regular expression may look at one section."""
 
+_HOLDS = "instr(lower(s.text), lower(?)) > 0"
 # CROSS JOIN keeps sections outermost, so that rows come in the order of its primary key, unsorted.
 _ALL = """
 SELECT s.id, d.path, s.heading_path, s.text
 FROM sections AS s CROSS JOIN documents AS d ON d.doc_id = s.doc_id
 WHERE {} ORDER BY s.id"""
-_HOLDS = "instr(lower(s.text), lower(?)) > 0"
+# Few documents are found by document; then only ids are sorted, not the text of everything.
+_IDS = "SELECT s.id FROM sections AS s JOIN documents AS d ON d.doc_id = s.doc_id WHERE {} ORDER BY s.id"
+_ONE = _ALL.format("s.id = ?")
 
 FindLine = Callable[[str], str | None]
 """Gives the first matching line of a section's text."""
@@ -42,14 +45,9 @@ def matches_of(db: sqlite3.Connection, pattern: Pattern, budget: Budget) -> Matc
         raise _rejected(f"pattern must be 1–{LONGEST_PATTERN} characters", "narrow the pattern")
     within = filter_argument(pattern.within)
     find_line = _regex(pattern.text, budget) if pattern.is_regex else _literal(pattern.text)
-    conditions = ["1"] if pattern.is_regex else [_HOLDS]
-    arguments = [] if pattern.is_regex else [pattern.text]
-    if within is not None:
-        conditions.append(IN_FILTER)
-        arguments.append(within)
     limit = clamped(pattern.limit, GREP_LIMITS)
     found: list[Match] = []
-    with closing(db.execute(_ALL.format(" AND ".join(conditions)), arguments)) as rows:
+    with closing(_candidates(db, pattern, within)) as rows:
         for record_id, path, heading_path, body in rows:
             budget.check()
             line = find_line(text(body))
@@ -59,6 +57,17 @@ def matches_of(db: sqlite3.Connection, pattern: Pattern, budget: Budget) -> Matc
                 return Matches(tuple(found), is_truncated=True)
             found.append(Match(text(record_id), text(path), text(heading_path), line.strip()))
     return Matches(tuple(found))
+
+
+def _candidates(db: sqlite3.Connection, pattern: Pattern, within: str | None) -> Generator[Row, None, None]:
+    condition, arguments = ("1", []) if pattern.is_regex else (_HOLDS, [pattern.text])
+    if within is None:
+        with closing(db.execute(_ALL.format(condition), arguments)) as rows:
+            yield from rows
+        return
+    ids = db.execute(_IDS.format(f"{condition} AND {IN_FILTER}"), [*arguments, within]).fetchall()
+    for (record_id,) in ids:
+        yield from db.execute(_ONE, (record_id,)).fetchall()
 
 
 def _literal(pattern: str) -> FindLine:

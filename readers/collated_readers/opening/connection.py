@@ -18,7 +18,7 @@ import msgspec
 from collated_readers.contract import Budget, StoreError
 
 from .copies import check_room, copy_store, private_directory
-from .descriptors import DESCRIPTORS
+from .descriptors import DESCRIPTORS, Inode
 from .failure import FAILURES, StoreMoved, translate
 from .signature import Signature, settled_signature, sidecar, take_signature
 
@@ -84,7 +84,7 @@ def open_store(path: Path, *, copies: Path, copy_limit_bytes: int, budget: Budge
         budget.check()
         try:
             return _open_once(path, copies, copy_limit_bytes, budget)
-        except StoreMoved:
+        except (StoreMoved, FileNotFoundError):  # what was there has just gone; look again
             continue
         except FAILURES as error:
             raise translate(error, path) from error
@@ -99,14 +99,19 @@ def _open_once(path: Path, copies: Path, copy_limit_bytes: int, budget: Budget) 
     if mode == "copy":
         check_room(signature, copy_limit_bytes)
         with private_directory(copies) as directory:
-            db = _connect(copy_store(path, signature, directory, budget), mode)
-            _load(db, budget)
-        if not is_settled:  # a signature that no later one will equal
+            db = _connect(copy_store(path, signature, directory, budget), mode, budget)
+        if not is_settled or take_signature(path) != signature:
+            # It says nothing about the copy, so let no later signature equal it.
             signature = msgspec.structs.replace(signature, wal_mtime_ns=-time.time_ns())
     elif not is_settled:
-        raise StoreMoved
+        raise StoreError("keeps_changing", "the store is written all the time")
     else:
-        db = _connect(path, mode, (signature.device, signature.inode))
+        try:
+            db = _connect(path, mode, budget, (signature.device, signature.inode))
+        except sqlite3.Error as error:
+            if take_signature(path) != signature:
+                raise StoreMoved from error
+            raise
     db.path, db.mode, db.signature = path, mode, signature
     if db.has_moved():
         db.close()
@@ -156,7 +161,7 @@ def _has_hot_journal(path: Path) -> bool:
         os.close(descriptor)
 
 
-def _connect(path: Path, mode: Mode, inode: tuple[int, int] | None = None) -> StoreConnection:
+def _connect(path: Path, mode: Mode, budget: Budget, inode: Inode | None = None) -> StoreConnection:
     # Three slashes: a path that begins with two would be taken for a host name.
     uri = "file://" + quote(os.fsencode(path)) + "?mode=ro" + ("&immutable=1" if mode == "immutable" else "")
     if inode is not None:
@@ -176,20 +181,21 @@ def _connect(path: Path, mode: Mode, inode: tuple[int, int] | None = None) -> St
         raise
     if inode is not None:
         db.on_close = weakref.finalize(db, DESCRIPTORS.leave, inode)
-    db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LARGEST_VALUE_BYTES)
-    for pragma in _PRAGMAS:
-        db.execute(pragma)
-    return db
-
-
-def _load(db: StoreConnection, budget: Budget) -> None:
-    # The first read opens the -wal, after which the files need no names any more.
     try:
-        with _watched(db, budget):
-            db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+        _prepare(db, budget)
     except BaseException:
         db.close()
         raise
+    return db
+
+
+def _prepare(db: StoreConnection, budget: Budget) -> None:
+    db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LARGEST_VALUE_BYTES)
+    with _watched(db, budget):
+        for pragma in _PRAGMAS:
+            db.execute(pragma)
+        # The first read loads the schema and opens the -wal; a copy's files need no names after that.
+        db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
 
 
 @contextmanager

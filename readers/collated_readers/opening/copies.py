@@ -1,7 +1,9 @@
 """Private copies of stores that are being written: main file and `-wal`, one consistent state.
 
-Main is copied before `-wal`: what a checkpoint does to main meanwhile is in the frames that are
-copied after it. Only a `-wal` begun anew in between would break that, and its header tells.
+The copy is right whenever the `-wal` was not begun anew while it was made, which its header tells.
+Main is copied first: whatever a checkpoint does to it meanwhile is in frames of the `-wal`, which win.
+Frames that are being appended lack a right checksum or a commit and end the `-wal` of the copy.
+(https://sqlite.org/fileformat.html#walformat)
 """
 
 from __future__ import annotations
@@ -69,14 +71,19 @@ def copy_store(path: Path, signature: Signature, directory: Path, budget: Budget
     """Copy the store at *path* into *directory* and return the copy's path.
 
     Raises:
-        StoreMoved: it is not what *signature* says, before or after.
+        StoreMoved: it is another file than *signature* says, or its `-wal` was begun anew.
         StoreError: `deadline_exceeded`.
         OSError: what the system said.
     """
     copy = directory / "store"
+    wal = sidecar(path, "-wal")
+    head = _head(wal)
     _copy_file(path, copy, budget)
-    _copy_file(sidecar(path, "-wal"), sidecar(copy, "-wal"), budget)
-    if take_signature(path) != signature or _head(sidecar(path, "-wal")) != _head(sidecar(copy, "-wal")):
+    _copy_file(wal, sidecar(copy, "-wal"), budget)
+    now = take_signature(path)
+    if (now.device, now.inode) != (signature.device, signature.inode):
+        raise StoreMoved
+    if not head == _head(sidecar(copy, "-wal")) == _head(wal):
         raise StoreMoved
     return copy
 
@@ -105,8 +112,10 @@ def _cloned(reading: int, writing: int) -> bool:
 
 
 def _copy_bytes(reading: int, writing: int, budget: Budget) -> None:
-    while chunk := os.read(reading, _CHUNK_BYTES):
+    left = os.fstat(reading).st_size  # not to the end, which a writer may move on for ever
+    while chunk := os.read(reading, min(left, _CHUNK_BYTES)):
         budget.check()
+        left -= len(chunk)
         while chunk:
             chunk = chunk[os.write(writing, chunk) :]
 

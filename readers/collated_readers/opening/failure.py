@@ -31,6 +31,7 @@ _OF_ERRNO = {
     errno.ELOOP: ("broken_symlink", "a symlink leads in a circle"),
     errno.EMFILE: ("too_many_open_files", "the process is out of file descriptors"),
     errno.ENFILE: ("too_many_open_files", "the system is out of file descriptors"),
+    errno.EFBIG: ("disk_full", "no room for a private copy of the store"),
     errno.ENOSPC: ("disk_full", "no room for a private copy of the store"),
     errno.EDQUOT: ("disk_full", "no room in the quota for a private copy of the store"),
 }

@@ -84,22 +84,24 @@ def _wal(name: str) -> tuple[int, int]:
 def settled_signature(path: Path, budget: Budget) -> tuple[Signature, bool]:
     """Return the signature, and whether any later write is sure to change it.
 
-    A file written within the last 20 ms may be written again without a new time stamp. Waits up to
-    0.1 s for that to pass. Where only the `-wal` will not rest, the answer is (signature, False).
+    A file written within the last 20 ms may be written again without a new time stamp. Waits for
+    that to pass, up to 0.1 s, or 20 ms where there are frames in a `-wal` and a writer is at work.
 
     Raises:
-        StoreError: those of `take_signature`, `keeps_changing`, `deadline_exceeded`.
+        StoreError: those of `take_signature`, `deadline_exceeded`.
     """
-    for _ in range(_SETTLE_ATTEMPTS):
-        signature = take_signature(path)
-        if not _is_young(signature.mtime_ns) and not _is_young(signature.wal_mtime_ns):
-            return signature, True
+    signature = take_signature(path)
+    for _ in range(1 if signature.wal_size else _SETTLE_ATTEMPTS):
+        if _is_settled(signature):
+            break
         budget.check()
         time.sleep(_SETTLE_NS / 1e9)
-    signature = take_signature(path)
-    if _is_young(signature.mtime_ns):
-        raise StoreError("keeps_changing", "the store is written all the time")
-    return signature, not _is_young(signature.wal_mtime_ns)
+        signature = take_signature(path)
+    return signature, _is_settled(signature)
+
+
+def _is_settled(signature: Signature) -> bool:
+    return not (_is_young(signature.mtime_ns) or _is_young(signature.wal_mtime_ns))
 
 
 def _is_young(mtime_ns: int) -> bool:
