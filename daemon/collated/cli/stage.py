@@ -1,0 +1,175 @@
+"""A temporary home for `collate demo`: projects with documents, a daemon of its own, and a tidy end."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Self
+
+import collated
+from collated.errors import CollatedError, ConfigError
+from collated.places import socket_path
+
+from .escape import visible
+from .interrupt import held_back
+from .spawn import is_listening
+
+__all__ = ["PROJECTS", "DemoFailed", "Stage"]
+
+PROJECTS = ("aiosqlite", "contextpull", "rich", "structlog", "watchfiles", "collated")
+"""All but the last are packages that collated, or its extra `demo`, needs: their documents are there."""
+
+_OWN_DOCUMENTS = ("README.md", "CHANGELOG.md", "daemon/DESIGN.md", "readers/README.md")
+_WAIT_S = 20.0
+_POLL_S = 0.01
+_END_S = 25.0  # longer than the daemon takes to answer what it accepted
+_LEFT_ALONE_S = 120  # should this process be killed outright, the daemon leaves by itself
+
+# Settings and service sockets of the person who runs the demonstration are not for its daemon.
+_NOT_INHERITED = ("COLLATE_", "CONTEXTPULL_", "JOURNAL_", "LISTEN_", "NOTIFY_", "WATCHDOG_")
+_CONFIG = """\
+[[watch]]
+path = {projects}
+match = ["*/.contextpull/*.sqlite"]
+"""
+_COMMANDS: Mapping[str, tuple[str, ...]] = {
+    "collate": ("-c", "from collated.cli import main; raise SystemExit(main())"),
+    "collated": ("-m", "collated"),
+    "contextpull": ("-m", "contextpull.cli"),
+}
+
+
+class DemoFailed(CollatedError):
+    """The demonstration cannot go on; the message says why and what to do."""
+
+    code = "demo_failed"
+
+
+class Stage:
+    """A temporary home with projects and a running daemon; whoever enters it leaves nothing behind."""
+
+    def __init__(self) -> None:
+        """Mean a directory that is made on entering; `environ` is for everything that runs in it."""
+        self.base = Path()
+        self.projects = Path()
+        self.socket = Path()
+        self.environ: dict[str, str] = {}
+        self._daemon: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        """Write the documents, start the daemon and return once it listens.
+
+        Raises:
+            DemoFailed: it did not start; the message has its last words.
+        """
+        try:
+            with held_back():  # or a signal between the two leaves something behind
+                self.base = Path(tempfile.mkdtemp(prefix="collated-demo-")).resolve()
+                self._furnish()
+            self._wait_until_listening()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Do what `close` does."""
+        self.close()
+
+    def close(self) -> None:
+        """End the daemon and remove everything."""
+        with held_back():
+            if self._daemon is not None:
+                _end(self._daemon)
+            if self.base != Path():
+                shutil.rmtree(self.base)
+
+    def _furnish(self) -> None:
+        self.projects = self.base / "src"
+        self.socket = self.base / "socket"
+        self.environ = _environ(self.base, self.socket)
+        try:
+            socket_path(self.environ)
+        except ConfigError as error:
+            raise DemoFailed(f"set TMPDIR to a directory with a shorter path: {error}") from error
+        for project in PROJECTS:
+            for name, text in _documents(project).items():
+                document = self.projects / project / name
+                document.parent.mkdir(parents=True, exist_ok=True)
+                document.write_text(text, encoding="utf-8")
+        config = Path(self.environ["COLLATE_CONFIG"])
+        config.write_text(_CONFIG.format(projects=json.dumps(str(self.projects))), encoding="utf-8")
+        with self._log.open("wb") as log:
+            self._daemon = subprocess.Popen(  # noqa: S603 - our own command
+                self.command("collated", "run", "--idle-exit", str(_LEFT_ALONE_S)),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self.environ,
+                cwd=self.base,
+                start_new_session=True,  # Ctrl-C is for this process, which then ends the daemon
+            )
+
+    @property
+    def _log(self) -> Path:
+        return self.base / "daemon.log"
+
+    def _wait_until_listening(self) -> None:
+        deadline = time.monotonic() + _WAIT_S
+        while not is_listening(self.socket):
+            if self._daemon is None or self._daemon.poll() is not None or time.monotonic() > deadline:
+                words = visible(self._log.read_text(encoding="utf-8", errors="replace")[-1_000:])
+                raise DemoFailed(f"the daemon did not start: {words or 'it said nothing'}")
+            time.sleep(_POLL_S)
+
+    def command(self, name: str, *arguments: str) -> list[str]:
+        """Return how *name* is run whether or not it is on PATH; nothing is imported from the directory."""
+        return [sys.executable, "-P", *_COMMANDS[name], *arguments]
+
+
+def _environ(base: Path, socket: Path) -> dict[str, str]:
+    """Return this process's environment with everything of collated's moved below *base*."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
+    if paths := environ.get("PYTHONPATH"):
+        environ["PYTHONPATH"] = os.pathsep.join(
+            str(Path(path).absolute()) for path in paths.split(os.pathsep)
+        )
+    for kind in ("CONFIG", "DATA", "STATE", "CACHE"):
+        environ[f"XDG_{kind}_HOME"] = str(base / kind.lower())
+    environ["COLLATE_SOCKET"] = str(socket)
+    environ["COLLATE_CONFIG"] = str(base / "config.toml")
+    return environ
+
+
+def _documents(project: str) -> dict[str, str]:
+    """Return path -> text of the documents that an installed package brings along."""
+    root = Path(collated.__file__).parents[2]
+    if project == "collated" and (root / "pyproject.toml").exists():
+        own = (name for name in _OWN_DOCUMENTS if (root / name).exists())
+        return {name: (root / name).read_text(encoding="utf-8") for name in own}
+    about = metadata.metadata(project).json
+    facts = {key: about[key] for key in ("requires_python", "classifier", "requires_dist") if key in about}
+    sections = (f"## {key}\n\n{_listed(value)}\n" for key, value in facts.items())
+    return {
+        "README.md": str(about.get("description", "")),
+        "METADATA.md": "\n".join((f"# {project}\n\n{about['summary']}\n", *sections)),
+    }
+
+
+def _listed(value: str | Sequence[str]) -> str:
+    return "\n".join(f"- {each}" for each in ([value] if isinstance(value, str) else value))
+
+
+def _end(daemon: subprocess.Popen[bytes]) -> None:
+    daemon.terminate()
+    try:
+        daemon.wait(_END_S)
+    except subprocess.TimeoutExpired:
+        daemon.kill()
+        daemon.wait()
