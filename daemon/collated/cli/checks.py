@@ -43,7 +43,7 @@ def check_configuration(environ: Mapping[str, str]) -> tuple[Settings, list[Find
         settings = load_settings(None, environ)
     except ConfigError as error:
         advice = "mend the file, then run `collated check`; a running daemon keeps its old settings"
-        return Settings(), [Finding("configuration", "problem", str(error), advice)]
+        return Settings(), [Finding("configuration", "problem", f"{path}: {error}", advice)]
     message = f"{path} is valid" if path.exists() else f"no {path}; every setting is at its default"
     return settings, [Finding("configuration", "ok", message), *_check_watched(settings, environ)]
 
@@ -80,15 +80,12 @@ def check_socket(path: Path) -> list[Finding]:
         message = f"{directory} belongs to user {found.st_uid}"
         return [Finding("socket", "problem", message, "set COLLATE_SOCKET to a path of your own")]
     mode = stat.S_IMODE(found.st_mode)
-    if mode & 0o077:
-        return [
-            Finding(
-                "socket", "problem", f"{directory} is open to others ({mode:04o})", f"chmod 700 {directory}"
-            )
-        ]
+    if mode & 0o022 and not mode & stat.S_ISVTX:
+        message = f"others may write to {directory} ({mode:04o})"
+        return [Finding("socket", "problem", message, f"chmod 700 {directory}")]
     if path.exists() and not path.is_socket():
         return [Finding("socket", "problem", f"{path} is no socket", "remove it, or set COLLATE_SOCKET")]
-    return [Finding("socket", "ok", f"{path}, for you alone")]
+    return [Finding("socket", "ok", f"{path}")]
 
 
 def check_machine(settings: Settings, environ: Mapping[str, str]) -> Iterator[Finding]:

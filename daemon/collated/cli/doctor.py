@@ -7,7 +7,8 @@ from msgspec import Struct
 
 from collated import __version__, protocol
 from collated.client import Client, DaemonUnreachable
-from collated.errors import CollatedError
+from collated.errors import CollatedError, ConfigError
+from collated.places import socket_path
 
 from .advice import advice
 from .checks import Finding, Level, check_configuration, check_machine, check_socket, check_units
@@ -48,11 +49,10 @@ def _findings(session: Session) -> Iterator[Finding]:
     yield from findings
     try:
         path = session.socket
-    except CollatedError:
-        path = None  # the configuration's finding says why
-    if path is not None:
-        yield from check_socket(path)
-        yield from _check_daemon(path)
+    except ConfigError:  # said already; a daemon may run since before it was so
+        path = socket_path(session.environ)
+    yield from check_socket(path)
+    yield from _check_daemon(path)
     yield from check_machine(settings, session.environ)
     yield check_units(session.environ)
 
