@@ -26,6 +26,8 @@ _BACKLOG = 1_024
 # A client that is turned away gets this long to send the request that is answered `overloaded`.
 _TURN_AWAY_S = 1.0
 _DRAIN_POLL_S = 0.02
+# A client that has just connected gets this long to ask, before the daemon ends without a word to it.
+_LAST_WORDS_S = 0.05
 
 
 class SocketTaken(CollatedError):
@@ -138,28 +140,41 @@ class Server:
         """Serve *methods*."""
         self._methods = methods
         self._is_draining = False
+        self._accepting: list[anyio.CancelScope] = []
 
     async def run(self, listener: socket.socket) -> None:
-        """Accept clients on *listener* until cancelled."""
+        """Accept clients on *listener* until `drain`, and serve them until cancelled."""
         accepting = await anyio.abc.SocketListener.from_socket(listener)
         async with anyio.create_task_group() as tasks, accepting:
-            while True:
-                try:
-                    stream = await accepting.accept()
-                except OSError as error:  # out of descriptors: those who are connected go on
-                    log.warning("accept_failed", error=str(error))
-                    await anyio.sleep(_DRAIN_POLL_S)
-                    continue
-                tasks.start_soon(self._serve, stream)
+            with anyio.CancelScope() as scope:
+                self._accepting.append(scope)
+                await self._accept(accepting, tasks)
 
     async def drain(self, limit_s: float) -> int:
-        """Admit nothing new, and return how many requests are unanswered after *limit_s* at most."""
+        """Admit nothing new, and return how many requests are unanswered after *limit_s* at most.
+
+        Who connects from now on waits for the next daemon where a service manager holds the socket, and is
+        refused where nobody does. Who is connected is told `draining`, those too who have not asked yet.
+        """
         self._is_draining = True
+        for scope in self._accepting:
+            scope.cancel()
         gauges = self._methods.gauges
+        await anyio.sleep(_LAST_WORDS_S)
         with anyio.move_on_after(limit_s):
             while gauges.in_flight:  # noqa: ASYNC110 - a few seconds at most, once in a life
                 await anyio.sleep(_DRAIN_POLL_S)
         return gauges.in_flight
+
+    async def _accept(self, listener: anyio.abc.SocketListener, tasks: anyio.abc.TaskGroup) -> None:
+        while True:
+            try:
+                stream = await listener.accept()
+            except OSError as error:  # out of descriptors: those who are connected go on
+                log.warning("accept_failed", error=str(error))
+                await anyio.sleep(_DRAIN_POLL_S)
+                continue
+            tasks.start_soon(self._serve, stream)
 
     async def _serve(self, stream: anyio.abc.SocketStream) -> None:
         raw: socket.socket = stream.extra(anyio.abc.SocketAttribute.raw_socket)  # noqa: S610 - not Django
