@@ -5,6 +5,7 @@ from collections.abc import Mapping
 __all__ = ["ADVICE", "advice"]
 
 ADVICE: Mapping[str, str] = {
+    "opening": "ask again in a moment",
     "not_a_file": "point the watch pattern or the link at a store file",
     "empty_file": "run the program that makes the store again, or delete the file",
     "not_sqlite": "narrow the `match` patterns of this [[watch]] entry, or remove the file",

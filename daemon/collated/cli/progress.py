@@ -15,16 +15,17 @@ _WIPE = "\r\x1b[K"
 class ProgressLine:
     """An `on_wait` callback of the blocking client; silent unless *stream* is a terminal."""
 
-    def __init__(self, stream: TextIO) -> None:
-        """Start the clock."""
+    def __init__(self, stream: TextIO, *, patience_s: float = _PATIENCE_S) -> None:
+        """Start the clock; nothing is shown before *patience_s*."""
         self._stream = stream
+        self._patience_s = patience_s
         self._began = time.monotonic()
         self._is_shown = False
 
     def __call__(self, partial: Partial | None) -> None:
-        """Show how far the answer is, once it has taken half a second."""
+        """Show how far the answer is, once it has taken long."""
         elapsed_s = time.monotonic() - self._began
-        if elapsed_s < _PATIENCE_S:
+        if elapsed_s < self._patience_s:
             return
         columns = shutil.get_terminal_size().columns
         self._stream.write(_WIPE + told(partial, elapsed_s)[: columns - 1])

@@ -1,0 +1,149 @@
+"""Exit codes follow from the answer; arguments follow DESIGN §7."""
+
+import re
+import typing
+from typing import Any
+
+import pytest
+
+from collated import protocol
+from collated.cli import outcome
+from collated.cli.arguments import client_parser, daemon_parser
+from collated.cli.commands import COMMANDS
+from collated.client import DaemonUnreachable
+from collated.errors import CODES, CollatedError, ConfigError, RequestFailed
+from collated.protocol import Answered, Failure
+
+HIT: Any = None  # that there is one is all that counts
+FINE, PARTLY = Answered(1, 1), Answered(2, 1, 0, [Failure("a", "locked", "locked")])
+
+
+def search(hits: int, *, complete: bool = True) -> protocol.SearchResult:
+    return protocol.SearchResult([HIT] * hits, "lexical", None, complete, FINE if complete else PARTLY)
+
+
+def grep(found: int, *, complete: bool = True) -> protocol.GrepResult:
+    return protocol.GrepResult([HIT] * found, False, complete, FINE if complete else PARTLY)
+
+
+@pytest.mark.parametrize(
+    ("result", "code"),
+    [
+        (search(1), 0),
+        (search(0), 1),
+        (search(1, complete=False), 3),
+        (search(0, complete=False), 3),
+        (grep(1), 0),
+        (grep(0), 1),
+        (grep(1, complete=False), 3),
+        (protocol.StoresResult([HIT]), 0),
+        (protocol.StoresResult([]), 1),
+        (protocol.IndexResult("x"), 0),
+        (protocol.IndexResult(""), 1),
+        (protocol.Changes([], [], []), 0),
+    ],
+)
+def test_the_exit_code_follows_from_the_result(result: Any, code: int) -> None:
+    assert outcome.of_result(result) == code
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (RequestFailed("unknown_id", ""), 1),
+        (RequestFailed("unknown_store", ""), 1),
+        (RequestFailed("invalid_params", ""), 2),
+        (RequestFailed("pattern_rejected", ""), 2),
+        (RequestFailed("store_unavailable", ""), 3),
+        (RequestFailed("deadline_exceeded", ""), 3),
+        (RequestFailed("draining", ""), 69),
+        (DaemonUnreachable(""), 69),
+        (ConfigError(""), 2),
+    ],
+)
+def test_the_exit_code_follows_from_the_errors_code(error: CollatedError, code: int) -> None:
+    assert outcome.of_error(error) == code
+
+
+def test_every_error_has_one_of_the_documented_exit_codes() -> None:
+    assert {outcome.of_error(RequestFailed(code, "")) for code in CODES} <= {1, 2, 3, 69}
+
+
+# --------------------------------------------------------------------------- arguments
+
+
+def test_a_search_takes_every_option_of_the_design() -> None:
+    typed = "search refund window --in docs/ --in *.md --store a --store b --format contextpull --limit 3"
+    given = client_parser().parse_args([*typed.split(), "--mode", "hybrid", "--ranking", "fused", "--json"])
+    assert given.query == ["refund", "window"]
+    assert given.within == ["docs/", "*.md"]
+    assert given.stores == ["a", "b"]
+    assert (given.formats, given.limit, given.mode, given.ranking) == (["contextpull"], 3, "hybrid", "fused")
+    assert (given.json, given.socket, given.no_spawn, given.sync, given.deadline_ms) == (
+        True,
+        None,
+        False,
+        False,
+        None,
+    )
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "read docs:a.md#0 --context 2 --socket /s",
+        "grep a+ --regex --in docs/ --deadline-ms 100 --sync",
+        "neighbours docs:a.md#0 --before 2 --after 0",
+        "index",
+        "index docs --prefix guides/",
+        "stores --json",
+        "stores docs other --format contextpull",
+        "add some/path --name docs",
+        "remove docs",
+        "completion zsh",
+        *("status", "rescan", "reload", "watch", "doctor", "demo", "schema"),
+    ],
+)
+def test_a_command_is_understood_alike_whether_the_others_are_built_or_not(typed: str) -> None:
+    words = typed.split()
+    assert vars(client_parser().parse_args(words)) == vars(client_parser(words[0]).parse_args(words))
+
+
+@pytest.mark.parametrize(
+    "typed",
+    ["search", "search x --limit many", "search x --mode magic", "nonsense", "read", "completion fish"],
+)
+def test_a_mistake_is_usage(typed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        client_parser(typed.split(maxsplit=1)[0]).parse_args(typed.split())
+    assert left.value.code == outcome.USAGE
+    assert capsys.readouterr().err.startswith("usage: collate")
+
+
+def test_the_defaults_and_choices_are_those_of_the_wire() -> None:
+    given = client_parser().parse_args(["search", "x"])
+    wire = protocol.SearchParams("x")
+    assert (given.limit, given.mode, given.ranking, given.sync) == (
+        wire.limit,
+        wire.mode,
+        wire.ranking,
+        wire.sync,
+    )
+    assert client_parser().parse_args(["grep", "x"]).limit == protocol.GrepParams("x").limit
+    assert client_parser().parse_args(["read", "x"]).context == protocol.ReadParams("x").context
+    for option, choices in (("--mode", protocol.Mode), ("--ranking", protocol.Ranking)):
+        for choice in typing.get_args(choices):
+            client_parser().parse_args(["search", "x", option, choice])
+
+
+def test_every_command_is_in_the_help_and_nothing_else() -> None:
+    named = set(re.findall(r"^    (\w+)\b", client_parser().format_help(), re.MULTILINE))
+    others = {"add", "remove", "doctor", "demo", "schema", "completion"}
+    assert named == set(COMMANDS) | others
+
+
+def test_the_daemons_own_command_runs_and_checks() -> None:
+    given = daemon_parser().parse_args(["run", "--config", "f", "--socket", "s", "--idle-exit", "5"])
+    assert (given.config, given.socket, given.idle_exit) == ("f", "s", 5.0)
+    assert daemon_parser().parse_args(["run"]).idle_exit == 0.0
+    assert daemon_parser().parse_args(["check", "--config", "f"]).config == "f"
