@@ -154,6 +154,8 @@ def without(store: Store, error: StoreError, signature: Signature | None) -> Sto
 
 # --------------------------------------------------------------------------- names
 
+_DIGESTS = 8  # of 8, 16, 24 … digits
+
 
 def shown(path: str) -> str:
     """Return *path* as text that any encoder takes: undecodable bytes appear in hex."""
@@ -203,15 +205,16 @@ def _clashing(
     for path, parts in rest.items():
         holders.setdefault(_name(path, parts, depth[path]), []).append(path)
     clashing = (paths for name, paths in holders.items() if len(paths) > 1 or name in fixed)
-    # Beyond its components a name carries a digest of the path, which cannot clash.
-    return [path for paths in clashing for path in paths if depth[path] <= len(rest[path])]
+    # Beyond its components a name carries a digest of the path, at last one that cannot clash.
+    return [path for paths in clashing for path in paths if depth[path] < len(rest[path]) + _DIGESTS]
 
 
 def _name(path: str, parts: tuple[str, ...], depth: int) -> str:
     name = "-".join(reversed(parts[:depth]))
     if depth <= len(parts):
         return name
-    return f"{name}-{hashlib.blake2b(os.fsencode(path), digest_size=4).hexdigest()}"
+    digest = hashlib.blake2b(os.fsencode(path)).hexdigest()
+    return f"{name}-{digest[: 8 * (depth - len(parts))]}"
 
 
 def _components(path: str, wanted: str | None) -> tuple[str, ...]:
