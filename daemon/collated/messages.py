@@ -25,6 +25,7 @@ __all__ = ["Call", "Codec", "Rejected", "error_response"]
 _ID_LIMIT = 2**53
 # What Lua, a shell and a careful client write for "no parameters" (DESIGN §6).
 _JSON_EMPTY = frozenset({b"null", b"{}", b"[]"})
+_WHITE_SPACE = b" \t\r\n"  # of JSON; no MessagePack value becomes an empty one without these bytes
 _MSGPACK_EMPTY = frozenset({b"\xc0", b"\x80", b"\x90"})
 
 
@@ -68,9 +69,12 @@ class Codec:
         if envelope.method is None and (envelope.result is not UNSET or envelope.error is not UNSET):
             return None
         request_id = _request_id(envelope)
-        if request_id is None and envelope.method not in METHODS:
-            return None  # an unknown notification is ignored, as JSON-RPC asks
-        return Call(envelope.method, request_id, self._decode_params(envelope, request_id))
+        try:
+            return Call(str(envelope.method), request_id, self._decode_params(envelope, request_id))
+        except Rejected:
+            if request_id is None:
+                return None  # JSON-RPC: a notification is not answered, whatever is wrong with it
+            raise
 
     def response(self, request_id: Id, result: bytes) -> bytes:
         """Return the framed reply that carries the encoded *result*."""
@@ -92,8 +96,9 @@ class Codec:
                 RequestFailed("unknown_method", f"there is no method {method!r}", "`initialize` lists them"),
             )
         raw = b"" if envelope.params is UNSET else bytes(envelope.params)
+        is_nothing = not raw or raw.translate(None, _WHITE_SPACE) in self._empty
         try:
-            return self._params[method].decode(self._nothing if not raw or raw in self._empty else raw)
+            return self._params[method].decode(self._nothing if is_nothing else raw)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise Rejected(request_id, RequestFailed("invalid_params", f"{method}: {error}")) from error
 
@@ -111,14 +116,15 @@ class Rejected(Exception):
 def _request_id(envelope: Envelope) -> Id | None:
     """Return the id, None for a notification."""
     request_id = envelope.id
-    is_id = isinstance(request_id, str) or (
+    known: Id | None = None
+    if isinstance(request_id, str) or (
         isinstance(request_id, int) and not isinstance(request_id, bool) and abs(request_id) < _ID_LIMIT
-    )
-    if request_id is not UNSET and not is_id:
+    ):
+        known = request_id
+    elif request_id is not UNSET:
         raise Rejected(
             None, RequestFailed("invalid_request", "`id` must be a string or an integer below 2^53")
         )
-    known: Id | None = request_id if is_id else None
     if envelope.jsonrpc not in (None, "2.0"):
         raise Rejected(known, RequestFailed("invalid_request", '`jsonrpc` must be "2.0"'))
     if not isinstance(envelope.method, str):
