@@ -72,7 +72,11 @@ class Watch:
             self._stop = anyio.Event()
             try:
                 await self._watch_once()
-            except Exception as error:  # noqa: BLE001 - watchfiles raises its own, OSError and RuntimeError alike
+            except Exception as raised:  # noqa: BLE001 - watchfiles raises its own, OSError and RuntimeError alike
+                error = _cause(raised)
+                if "Unable to decode path" in str(error):  # news of a name that is not UTF-8 ends the watch
+                    self._wake()
+                    continue
                 self.error = _advice(error)
                 log.warning("watch_failed", error=self.error, directories=len(self._directories))
                 with anyio.move_on_after(_RETRY_S):
@@ -113,7 +117,12 @@ def _is_news(_: Change, path: str) -> bool:
     return not path.endswith("-shm")
 
 
-def _advice(error: Exception) -> str:
+def _cause(error: BaseException) -> BaseException:
+    inner: tuple[BaseException, ...] = getattr(error, "exceptions", ())  # a task group's, or it is the cause
+    return _cause(inner[0]) if inner else error
+
+
+def _advice(error: BaseException) -> str:
     text = str(error)
     if "limit reached" in text or "Too many open files" in text:
         return f"{text}; raise fs.inotify.max_user_watches or max_user_instances (sysctl)"
