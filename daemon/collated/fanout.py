@@ -19,7 +19,7 @@ from .inventory import Inventory
 from .pool import Pool
 from .protocol import Answered, Failure
 
-__all__ = ["GRACE_S", "Asked", "Fanout", "Selection"]
+__all__ = ["GRACE_S", "SHARES", "Asked", "Fanout", "Selection"]
 
 log = structlog.get_logger()
 
@@ -28,8 +28,9 @@ A = TypeVar("A", bound="Asked")
 
 # More workers than cores, so that stuck stores do not hold up the rest (ENGINEERING §3).
 _WORKERS = (os.cpu_count() or 1) + 2
-# A store may use a quarter of what is left before the others are served, then all of it.
-_SHARES = (4, 1)
+SHARES = (4, 1)
+"""A store may use a quarter of what is left before the others are served, then all of it."""
+
 # How long after the deadline a statement is given to stop before its store is no longer waited for.
 GRACE_S = 0.1
 _ATTEMPTS = 3
@@ -216,19 +217,28 @@ class Fanout:
 
         A store that takes over a quarter of the budget is put off until the others are served.
         """
-        todo = [each for each in asked if each.is_answering]
-        for share in _SHARES:
-            round_ = _Round(todo, job, budget, share)
-            with anyio.move_on_after(budget.remaining() + GRACE_S):
-                await self._pull(round_)
-            todo = sorted((*round_.late, *round_.unfinished), key=lambda each: each.store.name)
-            if not todo:
-                break
-            late = StoreError("deadline_exceeded", "the store did not answer in time")
-            if budget.is_spent():
-                for each in todo:
-                    self._fail(each, late, round_.slice_s)
-                break
+        todo = list(asked)
+        for share in SHARES:
+            todo = await self.serve(todo, job, budget, share)
+
+    async def serve(
+        self, asked: Iterable[A], job: Callable[[A, Budget], Awaitable[None]], budget: Budget, share: int
+    ) -> list[A]:
+        """Run *job* on each store that has not failed, and return those to be asked again later, by name.
+
+        Each may take the budget's *share*-th part; one that needs more is returned while there is time left.
+        """
+        round_ = _Round([each for each in asked if each.is_answering], job, budget, share)
+        with anyio.move_on_after(budget.remaining() + GRACE_S):
+            await self._pull(round_)
+        late = sorted((*round_.late, *round_.unfinished), key=lambda each: each.store.name)
+        if not budget.is_spent():
+            return late
+        for each in late:
+            self._fail(
+                each, StoreError("deadline_exceeded", "the store did not answer in time"), round_.slice_s
+            )
+        return []
 
     async def _pull(self, round_: "_Round[A]") -> None:
         workers = min(len(round_.unfinished), _WORKERS)

@@ -1,5 +1,6 @@
 """Search and grep over many stores: fan out by tier, merge, materialise the winners (DESIGN §5)."""
 
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
@@ -9,7 +10,7 @@ from collated_readers.opening import StoreConnection, StoreMoved
 
 from . import protocol
 from .cache import Cache
-from .fanout import Asked, Fanout, Selection
+from .fanout import SHARES, Asked, Fanout, Selection
 from .merge import dedupe, merge_contract, merge_fused, merge_matches
 from .protocol import GrepParams, GrepResult, Partial, PartialHit, SearchParams, SearchResult
 
@@ -19,6 +20,8 @@ Report = Callable[[Partial], Awaitable[None]]
 """Told how far an answer is, for `$/progress`."""
 
 NO_STORES = "no stores are open; `collate add PATH` adds one, `collate doctor` says more"
+
+_SPARE_S = 0.25
 
 # What a ranked hit and its parts cost in memory beside their strings, for the cache's account.
 _RANKED_BYTES = 160
@@ -79,14 +82,17 @@ class Federation:
         searched = [_Searched(each, query) for each in selection.asked]
         selection.asked = list[Asked](searched)
         merge = merge_fused if params.ranking == "fused" else merge_contract
+        stop_early = params.ranking == "contract"
+        await self._fill(searched, stop_early, budget, report)
+        # Slow stores may have used up all the time; what the others found is shown all the same.
+        spare = Budget(max(budget.deadline, time.monotonic() + _SPARE_S))
         while True:
-            await self._fill(searched, params.ranking == "contract", budget, report)
             selection.raise_fault()
             lists = {each.store.name: each.found for each in searched}
-            chosen = merge(lists, query.limit)
-            hits = await self._materialise(searched, chosen, budget)
+            hits = await self._materialise(searched, merge(lists, query.limit), spare)
             if hits is not None:
                 break
+            await self._fill(searched, stop_early, spare, report)
         selection.raise_fault()
         outcome = selection.outcome()
         return SearchResult(
@@ -100,23 +106,29 @@ class Federation:
     async def _fill(
         self, searched: Sequence[_Searched], stop_early: bool, budget: Budget, report: Report | None
     ) -> None:
-        """Ask tier after tier of the stores until the better tiers of all of them fill the limit.
+        """Ask the stores, first those that are quick; one that is slow costs the others none of their tiers.
 
         Without *stop_early* each store's own list is filled, which reciprocal ranks need.
         """
-        for tier in TIERS:
-            if stop_early and searched and _count(searched) >= searched[0].query.limit:
-                return
-            askers = [each for each in searched if each.is_answering and each.needs(tier)]
-            missing = [each for each in askers if not self._recall(each, tier)]
+        todo = searched
+        for share in SHARES:
+            late: list[_Searched] = []
+            for tier in TIERS:
+                if stop_early and searched and _is_filled(searched, tier):
+                    break
+                askers = [
+                    each for each in todo if each not in late and each.is_answering and each.needs(tier)
+                ]
+                missing = [each for each in askers if not self._recall(each, tier)]
 
-            async def job(each: _Searched, hop: Budget, tier: Tier = tier) -> None:
-                await self._advance(each, tier, hop)
-                each.has_answered = True
-                if report is not None:
-                    await report(_progress(searched, each))
+                async def job(each: _Searched, hop: Budget, tier: Tier = tier) -> None:
+                    await self._advance(each, tier, hop)
+                    each.has_answered = True
+                    if report is not None:
+                        await report(_progress(searched, each))
 
-            await self._fanout.each(missing, job, budget)
+                late += await self._fanout.serve(missing, job, budget, share)
+            todo = late
 
     def _recall(self, each: _Searched, tier: Tier) -> bool:
         ranked = self._cache.get(each.key(tier))
@@ -235,8 +247,10 @@ def _passes(reader: Reader, query: Query, tiers: Sequence[Tier], db: StoreConnec
     return [reader.ranked(db, query, tier) for tier in tiers]
 
 
-def _count(searched: Sequence[_Searched]) -> int:
-    return sum(len(each.found) for each in searched)
+def _is_filled(searched: Sequence[_Searched], tier: Tier) -> bool:
+    """Tell whether the tiers better than *tier* fill the limit."""
+    better = TIERS[: TIERS.index(tier)]
+    return sum(hit.tier in better for each in searched for hit in each.found) >= searched[0].query.limit
 
 
 def _hit(each: _Searched, hit: Hit) -> protocol.Hit:
