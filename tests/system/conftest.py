@@ -6,11 +6,14 @@ Test modules cannot import each other, so everything is reached through fixtures
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
 import signal
 import socket
+import sqlite3
+import stat
 import subprocess
 import sys
 import tempfile
@@ -262,6 +265,9 @@ class Daemon:
 
 
 StartDaemon = Callable[..., Daemon]
+Program = Callable[..., subprocess.Popen[str]]
+Snapshot = Callable[[Path], dict[str, tuple[object, ...]]]
+MakeSlowStore = Callable[[Path], Path]
 
 
 def _factory() -> Iterator[StartDaemon]:
@@ -327,10 +333,134 @@ def daemon(start_daemon: StartDaemon) -> Daemon:
     return start_daemon()
 
 
+@pytest.fixture
+def program() -> Iterator[Program]:
+    """`program(code, *args)` runs Python beside the test, with pipes; ended with the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def run(code: str, *args: object) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, *map(str, args)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+class Sql:
+    """Another program that has a database open; it answers each statement with `ok` or the error."""
+
+    CODE = """
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=0)
+for line in sys.stdin:
+    try:
+        db.execute(line).fetchall()
+        print("ok", flush=True)
+    except sqlite3.Error as error:
+        print(error, flush=True)
+"""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    def run(self, sql: str) -> str:
+        """Run one statement there and return what it says; empty when the program has died."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(sql + "\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().strip()
+
+
+@pytest.fixture
+def sql(program: Program) -> Callable[[Path], Sql]:
+    """`sql(path)` starts another program that has the database at *path* open."""
+    return lambda path: Sql(program(Sql.CODE, path))
+
+
+@pytest.fixture(scope="session")
+def snapshot() -> Snapshot:
+    """`snapshot(directory)` gives all that a reader could have touched: kind, bytes, inode, time stamps."""
+
+    def entry(path: Path) -> tuple[object, ...]:
+        about = path.lstat()
+        content: object = None
+        if stat.S_ISREG(about.st_mode):
+            content = hashlib.sha256(path.read_bytes()).hexdigest()
+        elif stat.S_ISLNK(about.st_mode):
+            content = path.readlink()
+        return (about.st_mode, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns, content)
+
+    def take(directory: Path) -> dict[str, tuple[object, ...]]:
+        every = [directory, *directory.rglob("*")]
+        return {str(path.relative_to(directory)): entry(path) for path in every}
+
+    return take
+
+
+SLOW_QUERY = " ".join(["la"] * 200)
+
+
+@pytest.fixture
+def make_slow_store(make_store: Callable[..., Path]) -> MakeSlowStore:
+    """`make_slow_store(path)` writes a store that keeps `slow_query` busy for many seconds.
+
+    It is in rollback mode, and sound; `quick` finds one section at once.
+    """
+
+    def make(path: Path) -> Path:
+        make_store(path, {"a.md": "# Quick\n\nquick\n"}, rollback=True)
+        song = "la " * 1_000
+        with sqlite3.connect(path) as db:
+            db.executemany(
+                "INSERT INTO sections_fts (id, heading_path, text) VALUES (?, 'La', ?)",
+                ((f"a.md#{number}", song) for number in range(1, 6_000)),
+            )
+        db.close()
+        return path
+
+    return make
+
+
+@pytest.fixture
+def slow_query() -> str:
+    """The query that takes many seconds on a store of `make_slow_store`."""
+    return SLOW_QUERY
+
+
+@pytest.fixture(scope="session")
+def unprivileged() -> Sequence[str]:
+    """A wrapper for `start_daemon` under which file permissions count, even where tests run as root."""
+    if os.geteuid() != 0:
+        return ()
+    wrapper = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
+    if not _runs(*wrapper, "true"):
+        pytest.skip("root may read everything, and there are no user namespaces to run the daemon in")
+    return wrapper
+
+
+def _runs(*command: str) -> bool:
+    if shutil.which(command[0]) is None:
+        return False
+    return subprocess.run(command, check=False, capture_output=True).returncode == 0
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Show what the daemons said when a test fails."""
     report = yield
     if report.failed:
-        report.sections += [(f"log of the daemon in {each.base}", each.log) for each in _running]
+        report.sections += [(f"log of the daemon in {each.base}", _last_lines(each.log)) for each in _running]
     return report
+
+
+def _last_lines(text: str) -> str:
+    return "\n".join(text.splitlines()[-30:])
