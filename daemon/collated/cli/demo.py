@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import subprocess
 import sys
 import time
 from importlib.util import find_spec
@@ -105,27 +104,18 @@ def _collate(stage: Stage, *arguments: str) -> None:
     """Show a command as typed, run it on this standard output, and show how long it took."""
     _write(f"$ {shlex.join(['collate', *arguments])}")
     began = time.perf_counter()
-    # Exit codes are answers too: 1 is "nothing found".
-    subprocess.run(  # noqa: S603 - our own command
-        stage.command("collate", *arguments), env=stage.environ, cwd=stage.projects, check=False
-    )
+    # Its exit code is an answer too: 1 is "nothing found". Should the daemon be gone, no other is started.
+    stage.run("collate", *arguments, "--no-spawn")
     _write(f"[{_since(began)}]", "aside")
 
 
 def _ingest(stage: Stage, project: str) -> None:
     """Show and run `contextpull ingest` in one project's directory, and the first line that it says."""
     _write(f"$ cd {project}; contextpull ingest .; cd ..")
-    done = subprocess.run(  # noqa: S603 - a fixed command
-        stage.command("contextpull", "ingest", "."),
-        env=stage.environ,
-        cwd=stage.projects / project,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise DemoFailed(f"contextpull failed: {done.stderr.strip() or done.stdout.strip()}")
-    _write(done.stdout.partition("\n")[0])
+    ran = stage.run("contextpull", "ingest", ".", folder=project, is_shown=False)
+    if ran.code:
+        raise DemoFailed(f"contextpull failed: {ran.errors.strip() or ran.output.strip()}")
+    _write(ran.output.partition("\n")[0])
 
 
 def _since(began: float) -> str:

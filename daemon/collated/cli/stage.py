@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 import collated
 from collated.errors import CollatedError, ConfigError
@@ -20,7 +20,7 @@ from .escape import visible
 from .interrupt import held_back
 from .spawn import is_listening
 
-__all__ = ["PROJECTS", "DemoFailed", "Stage"]
+__all__ = ["PROJECTS", "DemoFailed", "Ran", "Stage"]
 
 PROJECTS = ("aiosqlite", "contextpull", "rich", "structlog", "watchfiles", "collated")
 """All but the last are packages that collated, or its extra `demo`, needs: their documents are there."""
@@ -51,6 +51,14 @@ class DemoFailed(CollatedError):
     code = "demo_failed"
 
 
+class Ran(NamedTuple):
+    """What a command came to."""
+
+    code: int
+    output: str
+    errors: str
+
+
 class Stage:
     """A temporary home with projects and a running daemon; whoever enters it leaves nothing behind."""
 
@@ -61,6 +69,7 @@ class Stage:
         self.socket = Path()
         self.environ: dict[str, str] = {}
         self._daemon: subprocess.Popen[bytes] | None = None
+        self._command: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
         """Write the documents, start the daemon and return once it listens.
@@ -83,10 +92,11 @@ class Stage:
         self.close()
 
     def close(self) -> None:
-        """End the daemon and remove everything."""
+        """End the command that runs and the daemon, then remove everything."""
         with held_back():
-            if self._daemon is not None:
-                _end(self._daemon)
+            for process in (self._command, self._daemon):
+                if process is not None:
+                    _end(process)
             if self.base != Path():
                 shutil.rmtree(self.base)
 
@@ -107,7 +117,7 @@ class Stage:
         config.write_text(_CONFIG.format(projects=json.dumps(str(self.projects))), encoding="utf-8")
         with self._log.open("wb") as log:
             self._daemon = subprocess.Popen(  # noqa: S603 - our own command
-                self.command("collated", "run", "--idle-exit", str(_LEFT_ALONE_S)),
+                _command("collated", "run", "--idle-exit", str(_LEFT_ALONE_S)),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -128,9 +138,26 @@ class Stage:
                 raise DemoFailed(f"the daemon did not start: {words or 'it said nothing'}")
             time.sleep(_POLL_S)
 
-    def command(self, name: str, *arguments: str) -> list[str]:
-        """Return how *name* is run whether or not it is on PATH; nothing is imported from the directory."""
-        return [sys.executable, "-P", *_COMMANDS[name], *arguments]
+    def run(self, name: str, *arguments: str, folder: str = "", is_shown: bool = True) -> Ran:
+        """Run a command in a project's *folder* and return what it said where it is not shown meanwhile."""
+        output = None if is_shown else subprocess.PIPE
+        with held_back():  # subprocess.run would lose a child that a signal finds half started
+            self._command = subprocess.Popen(  # noqa: S603 - our own commands
+                _command(name, *arguments),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=self.environ,
+                cwd=self.projects / folder,
+                text=True,
+            )
+        said, errors = self._command.communicate()
+        return Ran(self._command.returncode, said or "", errors or "")
+
+
+def _command(name: str, *arguments: str) -> list[str]:
+    """Return how *name* is run whether or not it is on PATH; -P: nothing is imported from where it runs."""
+    return [sys.executable, "-P", *_COMMANDS[name], *arguments]
 
 
 def _environ(base: Path, socket: Path) -> dict[str, str]:
@@ -166,10 +193,10 @@ def _listed(value: str | Sequence[str]) -> str:
     return "\n".join(f"- {each}" for each in ([value] if isinstance(value, str) else value))
 
 
-def _end(daemon: subprocess.Popen[bytes]) -> None:
-    daemon.terminate()
+def _end(process: subprocess.Popen[bytes] | subprocess.Popen[str]) -> None:
+    process.terminate()  # does nothing to one that has ended
     try:
-        daemon.wait(_END_S)
+        process.wait(_END_S)
     except subprocess.TimeoutExpired:
-        daemon.kill()
-        daemon.wait()
+        process.kill()
+        process.wait()

@@ -1,0 +1,208 @@
+"""`collate demo` as a process: what it shows, and that nothing of it stays, however it ends."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+import collated
+import collated_readers
+
+DEADLINE_S = 50.0
+COLLATE = "from collated.cli import main; raise SystemExit(main())"
+
+
+class Place:
+    """A home and a temporary directory that hold nothing before the demonstration begins."""
+
+    def __init__(self, base: Path) -> None:
+        self.base = base
+        self.tmp = base / "t"
+        self.home = base / "home"
+        self.run = base / "run"
+        for directory in (self.tmp, self.home, self.run):
+            directory.mkdir(mode=0o700)
+        packages = {str(Path(package.__path__[0]).parent) for package in (collated, collated_readers)}
+        self.environ = {
+            "HOME": str(self.home),
+            "PATH": os.environ["PATH"],
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONPATH": os.pathsep.join(sorted(packages)),
+            "TMPDIR": str(self.tmp),
+            "XDG_RUNTIME_DIR": str(self.run),
+        }
+
+    def start(self, environ: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-c", COLLATE, "demo"],
+            env={**self.environ, **(environ or {})},
+            cwd=self.base,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def left(self) -> list[str]:
+        """Return what lies in the directories: files, sockets, everything."""
+        return sorted(
+            str(path.relative_to(self.base))
+            for directory in (self.tmp, self.home, self.run)
+            for path in directory.rglob("*")
+        )
+
+    def processes(self) -> list[int]:
+        """Return the processes that were started with this temporary directory, but for dead ones."""
+        mark = f"TMPDIR={self.tmp}".encode()
+        return [int(entry.name) for entry in Path("/proc").glob("[0-9]*") if mark in environment(entry)]
+
+
+def environment(entry: Path) -> list[bytes]:
+    try:
+        return (entry / "environ").read_bytes().split(b"\0")
+    except OSError:  # it ended meanwhile, or belongs to somebody else
+        return []
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    # Short: the demonstration's socket lies in it, and a socket's path has at most 107 bytes.
+    base = Path(tempfile.mkdtemp(prefix="collated-"))
+    yield Place(base)
+    shutil.rmtree(base)
+
+
+def assert_nothing_left(place: Place) -> None:
+    assert place.left() == []
+    if sys.platform == "linux":
+        assert place.processes() == []
+
+
+def read_until(process: subprocess.Popen[str], text: str) -> str:
+    """Return what *process* prints up to a line that contains *text*."""
+    assert process.stdout
+    said = ""
+    for line in process.stdout:
+        said += line
+        if text in line:
+            return said
+    pytest.fail(f"{text!r} never came: {said}{process.stderr.read() if process.stderr else ''}")
+
+
+@pytest.mark.slow
+def test_the_demo_shows_six_stores_a_search_a_grep_a_read_and_a_change(place: Place) -> None:
+    shown, errors = place.start().communicate(timeout=DEADLINE_S)
+
+    assert "Traceback" not in errors
+    parts = re.split(r"^\$ (.*)\n", shown, flags=re.MULTILINE)
+    answers = dict(zip(parts[1::2], parts[2::2], strict=True))
+    assert len(re.findall(r"^\w+ +contextpull  \d+ documents · \d+ records$", shown, re.MULTILINE)) == 6
+    assert "**AsyncIO event loop**" in answers["collate search asyncio event loop --limit 3"]
+    assert answers["collate read 'aiosqlite:README.md#2'"].startswith("aiosqlite:README.md#2  ")
+    assert len(re.findall(r"\*\*pip install\*\*", answers["collate grep 'pip install'"])) >= 3
+    assert re.fullmatch(r"\[[\d.]+ m?s\]\s*", answers["collate search zeppelin"])
+    assert "## **Zeppelin** The demo was here" in answers["collate search zeppelin --sync"]
+    assert shown.endswith("nothing is left.\n")
+
+
+@pytest.mark.slow
+def test_the_demo_succeeds_and_leaves_no_file_no_socket_and_no_process(place: Place) -> None:
+    process = place.start()
+    said = read_until(process, "Six projects")
+
+    assert str(place.tmp) in said
+    assert place.left() != []
+    process.communicate(timeout=DEADLINE_S)
+
+    assert process.returncode == 0
+    assert_nothing_left(place)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("moment", ["Six projects", "collate index"])
+def test_the_demo_leaves_nothing_when_it_is_stopped(place: Place, moment: str, number: int) -> None:
+    process = place.start()
+    read_until(process, moment)
+
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=DEADLINE_S)
+
+    assert process.returncode == 128 + number
+    assert "Traceback" not in errors
+    assert_nothing_left(place)
+
+
+@pytest.mark.slow
+def test_a_signal_in_its_first_moments_leaves_nothing_either(place: Place) -> None:
+    process = place.start()
+    deadline = time.monotonic() + DEADLINE_S
+    while not place.left():  # its directory is made; the documents and the daemon are still to come
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+    process.terminate()
+    process.communicate(timeout=DEADLINE_S)
+
+    assert process.returncode == 128 + signal.SIGTERM
+    assert_nothing_left(place)
+
+
+@pytest.mark.slow
+def test_the_demo_leaves_nothing_when_nobody_reads_it_any_more(place: Place) -> None:
+    process = place.start()
+    read_until(process, "collate index")
+    assert process.stdout
+    process.stdout.close()
+
+    assert process.stderr
+    with process.stderr:
+        errors = process.stderr.read()
+    process.wait(DEADLINE_S)
+
+    assert "Traceback" not in errors
+    assert_nothing_left(place)
+
+
+@pytest.mark.slow
+def test_the_demo_is_not_touched_by_a_persons_own_settings(place: Place) -> None:
+    process = place.start({"COLLATE_CONFIG": "/nonexistent", "COLLATE_SERVER__NONSENSE": "1"})
+
+    shown, _ = process.communicate(timeout=DEADLINE_S)
+
+    assert process.returncode == 0
+    assert shown.endswith("nothing is left.\n")
+
+
+def test_the_demo_says_what_to_install_when_contextpull_is_missing(place: Place) -> None:
+    hide = f"import sys; sys.modules['contextpull'] = None; sys.argv = ['collate', 'demo']; {COLLATE}"
+    ran = subprocess.run(
+        [sys.executable, "-c", hide], env=place.environ, capture_output=True, text=True, check=False
+    )
+
+    assert ran.returncode == 2
+    assert "pip install 'collated[demo]'" in ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert_nothing_left(place)
+
+
+def test_the_demo_says_so_when_the_temporary_directory_is_too_deep_for_a_socket(place: Place) -> None:
+    deep = place.tmp / ("d" * 100)
+    deep.mkdir()
+
+    process = place.start({"TMPDIR": str(deep)})
+    _, errors = process.communicate(timeout=DEADLINE_S)
+
+    assert process.returncode == 2
+    assert "set TMPDIR to a directory with a shorter path" in errors
+    assert list(deep.iterdir()) == []
