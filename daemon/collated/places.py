@@ -85,7 +85,7 @@ def load_settings(config: Path | None, environ: Mapping[str, str]) -> "Settings"
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        if config is not None or "COLLATE_CONFIG" in environ:
+        if config is not None or environ.get("COLLATE_CONFIG"):
             raise ConfigError(f"there is no configuration file at {path}") from error
         text = ""
     except (OSError, UnicodeDecodeError) as error:

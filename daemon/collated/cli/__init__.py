@@ -3,8 +3,7 @@
 import io
 import os
 import sys
-from collections.abc import Callable, Sequence
-from importlib import import_module
+from collections.abc import Callable, Iterable, Sequence
 
 from .light import msgspec  # isort: skip - before anything else that imports it
 from collated import __version__
@@ -12,7 +11,7 @@ from collated.errors import CollatedError, RequestFailed
 
 from .arguments import client_parser
 from .escape import visible
-from .line import line
+from .line import Line, line
 from .outcome import FOUND, INTERRUPTED, USAGE, of_error
 from .session import Session
 
@@ -40,27 +39,33 @@ def _guarded(session: Session) -> int:
     try:
         code = _command(session.arguments.command)(session)
         sys.stdout.flush()
-    except RequestFailed as error:
-        from . import render
-
-        session.note(render.error(error))
-        return of_error(error)
     except CollatedError as error:
-        session.note(line(visible(row)) for row in str(error).splitlines())
+        session.note(_told(error))
         return of_error(error)
     except UnicodeEncodeError:
         session.note([line("an argument is not text in UTF-8")])
         return USAGE
-    except BrokenPipeError:
-        _forget_output()
-        return FOUND
     except KeyboardInterrupt:
         return INTERRUPTED
+    except OSError as error:
+        _forget_output()
+        if isinstance(error, BrokenPipeError):  # whoever read it has had enough
+            return FOUND
+        session.note([line(visible(str(error)))])  # nowhere to write to: a full disk, say
+        return USAGE
     return code
 
 
+def _told(error: CollatedError) -> Iterable[Line]:
+    if isinstance(error, RequestFailed):
+        from . import render
+
+        return render.error(error)
+    return (line(visible(row)) for row in str(error).splitlines())
+
+
 def _forget_output() -> None:
-    """Let the interpreter flush its output into nothing: whoever read it has had enough."""
+    """Let the interpreter flush what is left of its output into nothing."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
@@ -97,10 +102,7 @@ def _schema(_: Session) -> int:
     return FOUND
 
 
-def _demo(session: Session) -> int:
-    try:
-        run: Callable[[], int] = import_module("collated.cli.demo").run
-    except ImportError as error:
-        session.note([line(f"the demonstration needs `pip install collated[demo]`: {error}")])
-        return USAGE
+def _demo(_: Session) -> int:
+    from .demo import run
+
     return run()

@@ -44,7 +44,7 @@ class Session:
         # Most people have neither, and a start without the settings' modules is a faster one.
         if self.environ.get("COLLATE_SOCKET"):
             return ""
-        has_file = "COLLATE_CONFIG" in self.environ or config_file(self.environ).exists()
+        has_file = self.environ.get("COLLATE_CONFIG") or config_file(self.environ).exists()
         if not has_file and "COLLATE_SERVER__SOCKET" not in self.environ:
             return ""
         return load_settings(None, self.environ).server.socket
@@ -72,7 +72,9 @@ class Session:
         from .spawn import start
 
         start(path, self.environ)
-        return Client(path)
+        client = Client(path)
+        self.call(client, "rescan")  # a daemon that has not looked yet would say that there are no stores
+        return client
 
     def ask(self, method: str, params: "Struct | None" = None) -> Any:
         """Return the daemon's result of one call, with a progress line where a person waits for it.
