@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from collated_readers import Budget, Embed, Pattern, Query, Record, RequestError
+from collated_readers import Budget, Embed, Pattern, Query, Record, RequestError, StoreError
 from collated_readers.contextpull import ContextPull
 from collated_readers.opening import StoreConnection, ask
 from collated_readers.single import search
@@ -133,3 +133,62 @@ def _section(record: Record, *, is_context: bool = False) -> dict[str, Any]:
 
 
 TOOLS = {"search": _search, "read": _read, "grep": _grep, "neighbours": _neighbours, "index": _index}
+
+
+# ---------------------------------------------------------------- stores and what is asked of them
+
+
+@pytest.fixture
+def written_store(
+    make_store: Callable[..., Path], other_process: Callable[[Path], OtherProcess]
+) -> Callable[[Path], Path]:
+    """`written_store(folder)` makes a store of two documents whose newest frames are in its `-wal` alone."""
+
+    def make(folder: Path) -> Path:
+        path = make_store(
+            folder / "store.sqlite", {"a.md": "# Zebra\n\nA zebra.\n", "b.md": "# B\n\nMore.\n"}
+        )
+        assert other_process(path).run("UPDATE documents SET title = 'not checkpointed'") == "ok"
+        return path
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def asked() -> Callable[[StoreConnection], int]:
+    """`asked(db)` is the number of documents, asked for as the daemon asks."""
+
+    def count(db: StoreConnection) -> int:
+        number: int = db.execute("SELECT count(*) FROM documents").fetchone()[0]
+        return number
+
+    return lambda db: ask(db, count, Budget.lasting(30))
+
+
+@pytest.fixture(scope="session")
+def code_of() -> Callable[[Callable[[], object]], str]:
+    """`code_of(function)` is the code of the `StoreError` that *function* must raise."""
+
+    def call(function: Callable[[], object]) -> str:
+        with pytest.raises(StoreError) as caught:
+            function()
+        return caught.value.code
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def tree() -> Callable[[Path], dict[str, Any]]:
+    """`tree(folder)` is everything in it: names, bytes, times of last change, modes."""
+
+    def look(folder: Path) -> dict[str, Any]:
+        return {
+            str(path.relative_to(folder)): (
+                path.read_bytes() if path.is_file() else None,
+                path.lstat().st_mtime_ns,
+                path.lstat().st_mode,
+            )
+            for path in [folder, *folder.rglob("*")]
+        }
+
+    return look
