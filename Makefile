@@ -23,7 +23,8 @@ TEST_TOOLS := blockbuster hypothesis jsonschema pytest pytest-timeout
 # Pyright asks the network for a newer version of itself otherwise.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-SOURCES = $(shell find daemon/collated readers/collated_readers config systemd -type f -not -name '*.pyc') \
+# With the folders, so that a file that is gone makes the wheel anew too.
+SOURCES = $(shell find daemon/collated readers/collated_readers config systemd -not -path '*__pycache__*') \
 	pyproject.toml README.md LICENSE
 
 .PHONY: demo check test bench lint fast wheel-test clean python
