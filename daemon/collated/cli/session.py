@@ -2,10 +2,13 @@
 
 import os
 import sys
+import time
 from argparse import Namespace
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from collated.errors import RequestFailed
 
 from .line import Line, plain
 
@@ -15,6 +18,9 @@ if TYPE_CHECKING:
     from collated.client import Client
 
 __all__ = ["Session"]
+
+_DRAIN_PATIENCE_S = 3.0
+_DRAIN_PAUSE_S = 0.1
 
 
 class Session:
@@ -83,8 +89,15 @@ class Session:
             RequestFailed: the daemon answered with an error.
             DaemonUnreachable: it could not be reached.
         """
-        with self.connect() as client:
-            return self.call(client, method, params)
+        deadline = time.monotonic() + _DRAIN_PATIENCE_S
+        while True:
+            try:
+                with self.connect() as client:
+                    return self.call(client, method, params)
+            except RequestFailed as error:  # the daemon is leaving, idle or restarted; the next one answers
+                if error.code != "draining" or time.monotonic() >= deadline:
+                    raise
+            time.sleep(_DRAIN_PAUSE_S)
 
     def call(self, client: "Client", method: str, params: "Struct | None" = None) -> Any:
         """Do what `ask` does on a connection that is there already."""
