@@ -207,6 +207,18 @@ def test_the_first_question_starts_the_daemon(manager: Manager) -> None:
     assert manager.process() == int(manager.show("MainPID"))
 
 
+def test_a_command_starts_the_daemon_through_its_socket_unit(manager: Manager) -> None:
+    manager.systemctl("stop", "collated.socket")
+    assert not manager.socket.exists()
+
+    command = "import sys; from collated.cli import main; sys.exit(main())"
+    answer = json.loads(manager.run(sys.executable, "-c", command, "status", "--json"))
+
+    assert manager.show("ActiveState", "collated.socket") == "active"
+    assert answer["pid"] == int(manager.show("MainPID"))
+    assert not (manager.home / ".local" / "state" / "collated" / "daemon.log").exists()
+
+
 def test_the_manager_shows_how_many_stores_are_open(manager: Manager) -> None:
     manager.systemctl("start", "collated.service")  # returns when the daemon says READY=1
 
