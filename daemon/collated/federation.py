@@ -36,15 +36,28 @@ class _Searched(Asked):
         self.query = query
         self.wanted = asked.reader.tiers(query)
         self.tiers: dict[Tier, list[Ranked]] = {}
+        self._list: list[Ranked] = []
 
     @property
     def found(self) -> list[Ranked]:
         """Return the store's list as far as it is known; empty once the store has failed."""
-        return dedupe(self.tiers.values(), self.query.limit) if self.is_answering else []
+        return self._list if self.is_answering else []
 
     def needs(self, tier: Tier) -> bool:
         """Tell whether *tier* could still add to the store's list."""
-        return tier in self.wanted and tier not in self.tiers and len(self.found) < self.query.limit
+        return tier in self.wanted and tier not in self.tiers and len(self._list) < self.query.limit
+
+    def learn(self, tier: Tier, ranked: list[Ranked]) -> None:
+        """Take what *tier* found; tiers come best first."""
+        self.tiers[tier] = ranked
+        if ranked:
+            self._list = dedupe((self._list, ranked), self.query.limit)
+
+    def restart(self) -> None:
+        """Forget what was found: the store's contents are others now."""
+        self.wanted = self.reader.tiers(self.query)
+        self.tiers.clear()
+        self._list = []
 
     def key(self, *parts: object) -> tuple[object, ...]:
         """Return a cache key of this store's contents and query."""
@@ -134,7 +147,7 @@ class Federation:
         ranked = self._cache.get(each.key(tier))
         if ranked is None:
             return False
-        each.tiers[tier] = ranked
+        each.learn(tier, ranked)
         return True
 
     async def _advance(self, each: _Searched, tier: Tier, budget: Budget) -> None:
@@ -151,15 +164,14 @@ class Federation:
                 await self._renew(each)
                 continue
             for t, ranked in zip(needed, lists, strict=True):
-                each.tiers[t] = ranked
+                each.learn(t, ranked)
                 size = sum(_RANKED_BYTES + len(hit.id) for hit in ranked)
                 self._cache.put(each.key(t), ranked, size + len(query.text))
             return
 
     async def _renew(self, each: _Searched) -> None:
-        each.tiers.clear()
         await self._fanout.renew(each)
-        each.wanted = each.reader.tiers(each.query)
+        each.restart()
 
     async def _materialise(
         self, searched: Sequence[_Searched], chosen: Sequence[tuple[str, Ranked]], budget: Budget
@@ -250,7 +262,8 @@ def _passes(reader: Reader, query: Query, tiers: Sequence[Tier], db: StoreConnec
 def _is_filled(searched: Sequence[_Searched], tier: Tier) -> bool:
     """Tell whether the tiers better than *tier* fill the limit."""
     better = TIERS[: TIERS.index(tier)]
-    return sum(hit.tier in better for each in searched for hit in each.found) >= searched[0].query.limit
+    found = (each.found for each in searched if each.found)
+    return sum(hit.tier in better for hits in found for hit in hits) >= searched[0].query.limit
 
 
 def _hit(each: _Searched, hit: Hit) -> protocol.Hit:

@@ -52,7 +52,7 @@ class ContextPull:
 
     def ranked(self, db: sqlite3.Connection, query: Query, tier: Tier) -> list[Ranked]:
         """See `Reader.ranked`; empty for a tier that `tiers` does not name."""
-        return ranked_of(db, query, tier) if tier in self.tiers(query) else []
+        return ranked_of(db, query, tier)
 
     def fused(self, db: sqlite3.Connection, query: Query, embed: Embed) -> list[Ranked] | None:
         """See `Reader.fused`; a query without words finds nothing and is not embedded."""
