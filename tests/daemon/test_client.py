@@ -138,6 +138,14 @@ def test_a_call_returns_the_typed_result_of_its_method(path: Path) -> None:
         assert client.ping() == protocol.PingResult()
 
 
+def test_the_socket_is_that_of_the_environment_unless_it_is_given(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLLATE_SOCKET", str(path))
+    with Client() as client:
+        assert client.search("refund").hint == "refund"
+
+
 def test_parameters_go_by_their_names_on_the_wire(listen: Listen, tmp_path: Path) -> None:
     listener = listen(_answer)
     with Client(tmp_path / "s") as client:

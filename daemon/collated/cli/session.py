@@ -42,7 +42,7 @@ class Session:
 
         if self.arguments.socket:
             return socket_path({"COLLATE_SOCKET": os.path.abspath(self.arguments.socket)})  # noqa: PTH100 - stays text
-        return socket_path(self.environ, self._configured_socket())
+        return socket_path(self.environ, self._configured_socket()).absolute()
 
     def _configured_socket(self) -> str:
         from collated.places import config_file, load_settings

@@ -26,7 +26,12 @@ class _Entry(msgspec.Struct):
     """A line of the daemon's log, as structlog writes it."""
 
     event: str
+    code: str = ""
     message: str = ""
+
+    def told(self) -> str:
+        """Return it in words."""
+        return f"{self.event}: {self.message}" if self.message else self.event
 
 
 _DEADLINE_S = 10.0
@@ -58,8 +63,10 @@ def start(path: Path, environ: Mapping[str, str]) -> None:
     deadline = time.monotonic() + _DEADLINE_S
     _make_directory(path.parent)
     with _only_one(path, deadline):
-        if not is_listening(path) and not _start_unit(path, environ):
-            _start_process(path, environ, deadline)
+        while not is_listening(path) and not _start_unit(path, environ):
+            if _start_process(path, environ, deadline):
+                return
+            time.sleep(_LONGEST_PAUSE_S)  # a daemon before it is answering its last requests
 
 
 def is_listening(path: Path) -> bool:
@@ -143,35 +150,46 @@ def _start_unit(path: Path, environ: Mapping[str, str]) -> bool:
     return done.returncode == 0 and is_listening(path)
 
 
-def _start_process(path: Path, environ: Mapping[str, str], deadline: float) -> None:
+def _start_process(path: Path, environ: Mapping[str, str], deadline: float) -> bool:
+    """Start a daemon and wait until it listens; False when another one still holds the socket."""
     log_path = state_dir(environ) / "daemon.log"
     try:
         log_path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         log = _open_log(log_path)
     except OSError as error:
         raise DaemonUnreachable(f"the daemon's log {log_path} cannot be written: {error.strerror}") from error
-    with os.fdopen(log, "rb") as reader:
+    try:
         began = os.fstat(log).st_size
-        # -P: nothing of the directory that the person happens to stand in is ever imported.
-        command = [sys.executable, "-P", "-m", "collated", "run"]
-        child = subprocess.Popen(  # noqa: S603 - our own module
-            [*command, "--socket", str(path), "--idle-exit", str(_IDLE_EXIT_S)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            cwd="/",
-            env=_detached(environ),
-            start_new_session=True,
-        )
+        child = _launch(path, environ, log)
         for _ in _until(deadline):
             if is_listening(path):
-                return
+                return True
             if child.poll() is not None:
-                raise DaemonUnreachable(f"the daemon did not start:\n{_last_words(reader.fileno(), began)}")
-        child.terminate()
-        raise DaemonUnreachable(
-            f"the daemon did not listen at {path} within {_DEADLINE_S:g} s; its log is {log_path}"
-        )
+                break
+        else:
+            child.terminate()
+            raise DaemonUnreachable(f"no daemon listened at {path} within {_DEADLINE_S:g} s; see {log_path}")
+        said = _last_words(log, began)
+    finally:
+        os.close(log)
+    if any(entry.code == "socket_taken" for entry in said) and time.monotonic() < deadline:
+        return False
+    words = "\n".join(f"  {visible(entry.told())}" for entry in said) or "  (it said nothing)"
+    raise DaemonUnreachable(f"the daemon did not start:\n{words}")
+
+
+def _launch(path: Path, environ: Mapping[str, str], log: int) -> "subprocess.Popen[bytes]":
+    # -P: nothing of the directory that the person happens to stand in is ever imported.
+    command = [sys.executable, "-P", "-m", "collated", "run"]
+    return subprocess.Popen(  # noqa: S603 - our own module
+        [*command, "--socket", str(path), "--idle-exit", str(_IDLE_EXIT_S)],
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        cwd="/",
+        env=_detached(environ),
+        start_new_session=True,
+    )
 
 
 def _open_log(path: Path) -> int:
@@ -193,16 +211,14 @@ def _detached(environ: Mapping[str, str]) -> dict[str, str]:
     return detached
 
 
-def _last_words(log: int, began: int) -> str:
+def _last_words(log: int, began: int) -> "list[_Entry]":
     size = os.fstat(log).st_size
     said = os.pread(log, _TAIL_BYTES, max(began, size - _TAIL_BYTES)).decode("utf-8", "replace")
-    return "\n".join(f"  {visible(_in_words(row))}" for row in said.splitlines()) or "  (it said nothing)"
+    return [_entry(row) for row in said.splitlines()]
 
 
-def _in_words(row: str) -> str:
-    """Return the message of a line of the daemon's log, or a line of anything else as it is."""
+def _entry(row: str) -> "_Entry":
     try:
-        entry = msgspec.json.decode(row, type=_Entry)
+        return msgspec.json.decode(row, type=_Entry)
     except msgspec.MsgspecError:
-        return row
-    return f"{entry.event}: {entry.message}" if entry.message else entry.event
+        return _Entry(row)  # a traceback, or what the interpreter says

@@ -70,7 +70,9 @@ class Conversation:
 
     def cancel(self, request_id: int) -> bytes:
         """Return the notification that cancels a request."""
-        return frame("msgpack", _encoder.encode(Notification(method="$/cancelRequest", params={"id": request_id})))
+        return frame(
+            "msgpack", _encoder.encode(Notification(method="$/cancelRequest", params={"id": request_id}))
+        )
 
     def feed(self, data: bytes) -> list[Reply | Struct]:
         """Return the replies and the notifications' parameters that *data* completes, in order.

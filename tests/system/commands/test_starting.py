@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import select
+import signal
 import stat
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from collated.cli.spawn import is_listening
 
 if TYPE_CHECKING:
     from tests.system.commands.conftest import Collate, StartCollate
@@ -59,6 +62,24 @@ def test_a_daemon_that_a_command_started_leaves_when_it_is_idle(home: Daemon, co
     assert "idle_exit" in log_of(home)
 
 
+def test_a_command_waits_for_a_daemon_that_is_still_answering_its_last_request(
+    home: Daemon, make_slow_store: Callable[[Path], Path], slow_query: str, collate: Collate
+) -> None:
+    make_slow_store(home.stores / "slow.sqlite")
+    home.start()
+    home.wait_state("slow", "open")
+    with home.client() as client:
+        client.send("search", query=slow_query, deadline_ms=1_500)
+        home.wait_for(lambda: home.ask("status")["in_flight"] > 0, what="the request to be accepted")
+        os.kill(home.pid, signal.SIGTERM)
+        home.wait_for(lambda: not is_listening(home.socket), what="the daemon to stop listening")
+        ran = collate(home, "status", "--json")
+        assert client.receive()["error"]["data"]["code"] == "deadline_exceeded"
+    assert ran.code == 0, ran.err
+    assert ran.json["pid"] != home.pid
+    assert "socket_taken" in log_of(home)
+
+
 def test_a_command_is_refused_a_start_and_says_how_to(home: Daemon, collate: Collate) -> None:
     ran = collate(home, "stores", "--no-spawn")
     assert (ran.code, ran.out) == (69, "")
@@ -99,6 +120,7 @@ def test_the_socket_comes_from_the_option_the_environment_or_the_configuration(
         assert collate(home, "status", "--no-spawn").code == 69
         relative = os.path.relpath(other)
         assert collate(home, "status", "--json", "--socket", relative).json["pid"] == pid
+        assert collate(home, "status", "--json", COLLATE_SOCKET=relative).json["pid"] == pid
     finally:
         end(pid)
 
