@@ -69,8 +69,9 @@ def neighbours_of(db: sqlite3.Connection, record_id: str, before: int, after: in
         StoreError: `damaged`.
     """
     section = _section(db, record_id)
-    above = _walk(db, section, "prev_id", clamped(before, CONTEXT_LIMITS))
-    below = _walk(db, section, "next_id", clamped(after, CONTEXT_LIMITS))
+    seen = {record_id}
+    above = _walk(db, section, "prev_id", clamped(before, CONTEXT_LIMITS), seen)
+    below = _walk(db, section, "next_id", clamped(after, CONTEXT_LIMITS), seen)
     return Neighbours((*above[::-1], section.record, *below), _first_of_run(db, section.record))
 
 
@@ -102,17 +103,16 @@ def _of_row(row: Row) -> _Section:
     return _Section(record, integer(doc_id), integer(ordinal))
 
 
-def _walk(db: sqlite3.Connection, start: _Section, direction: str, steps: int) -> list[Record]:
+def _walk(db: sqlite3.Connection, start: _Section, link: str, steps: int, seen: set[str]) -> list[Record]:
     found: list[Record] = []
-    seen = {start.record.id}
-    following = getattr(start.record, direction)
-    for _ in range(steps):
-        section = _find(db, following) if following else None
-        if section is None or section.doc_id != start.doc_id or section.record.id in seen:
+    following: str | None = getattr(start.record, link)
+    while len(found) < steps and following and following not in seen:
+        section = _find(db, following)
+        if section is None or section.doc_id != start.doc_id:
             break
-        seen.add(section.record.id)
+        seen.add(following)
         found.append(section.record)
-        following = getattr(section.record, direction)
+        following = getattr(section.record, link)
     return found
 
 

@@ -1,0 +1,275 @@
+"""Every promise of `Reader`, tried on every reader with a store of its format."""
+
+from __future__ import annotations
+
+import math
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import collated_readers
+from collated_readers import (
+    HINT_NO_EMBEDDER,
+    HINT_NO_EMBEDDINGS,
+    HINT_NO_HITS,
+    HINT_NO_WORDS,
+    STORE_CODES,
+    TIERS,
+    Budget,
+    Pattern,
+    Query,
+    Ranked,
+    Reader,
+    RequestError,
+    State,
+    StoreError,
+)
+from collated_readers.opening import StoreConnection, ask, open_store, tables
+from collated_readers.registry import READERS, identify
+from collated_readers.single import lexical, search
+
+MakeStore = Callable[..., Path]
+OpenAt = Callable[[Path], StoreConnection]
+
+QUERIES = ("zebra", "blue zebra", "zebra blue whale", "the", "a zebra in the garden", "nothing-has-this", "")
+DOCUMENTS = {
+    f"{name}.md": "\n\n".join(
+        [
+            f"# {name}",
+            *(f"## Part {n}\n\nThe blue zebra and a whale, part {n % 4} of {name}." for n in range(8)),
+        ]
+    )
+    for name in ("first", "second", "third")
+}
+
+
+def _contextpull(path: Path, make_store: MakeStore) -> Path:
+    return make_store(path, DOCUMENTS, min_chars=1, rollback=True)
+
+
+# A new format is tried by everything below once it has a line here.
+EXAMPLES: dict[str, Callable[[Path, MakeStore], Path]] = {"contextpull": _contextpull}
+
+each_reader = pytest.mark.parametrize("reader", READERS, ids=lambda reader: str(reader.format))
+
+
+@pytest.fixture
+def db(reader: Reader, tmp_path: Path, make_store: MakeStore, open_at: OpenAt) -> StoreConnection:
+    return open_at(EXAMPLES[reader.format](tmp_path / "store.sqlite", make_store))
+
+
+def test_every_format_in_the_folder_is_registered_once() -> None:
+    folder = Path(collated_readers.__path__[0])
+    modules = {path.parent.name for path in folder.glob("*/__init__.py")} - {"opening"}
+    registered = [type(reader).__module__.split(".")[1] for reader in READERS]
+    assert sorted(registered) == sorted(modules)
+    assert sorted(reader.format for reader in READERS) == sorted(EXAMPLES)
+
+
+def test_the_light_module_brings_in_no_database_and_no_regex() -> None:
+    script = (
+        "import sys, collated_readers; print(sorted({'sqlite3', 'regex', 'asyncio'} & sys.modules.keys()))"
+    )
+    places = os.pathsep.join(str(Path(place).parent) for place in collated_readers.__path__)
+    environ = {**os.environ, "PYTHONPATH": places}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environ, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_every_code_has_a_state_and_an_explanation() -> None:
+    for code, (state, meaning) in STORE_CODES.items():
+        assert code.replace("_", "").isalnum()
+        assert code == code.lower()
+        assert state in State
+        assert meaning
+
+
+def test_a_database_that_no_reader_knows_has_an_unknown_format(tmp_path: Path, open_at: OpenAt) -> None:
+    path = tmp_path / "other.sqlite"
+    with sqlite3.connect(path) as made:
+        made.execute("CREATE TABLE meta (key TEXT, value TEXT)")
+    made.close()
+    with pytest.raises(StoreError) as caught:
+        ask(open_at(path), identify, Budget.lasting(30))
+    assert caught.value.code == "unknown_format"
+
+
+@each_reader
+def test_a_reader_names_itself_and_what_it_can_do(reader: Reader) -> None:
+    assert reader.format == reader.format.lower()
+    assert reader.versions
+    assert reader.capabilities >= {"search", "read"}
+
+
+@each_reader
+def test_only_the_right_reader_recognises_a_store(reader: Reader, db: StoreConnection) -> None:
+    names = tables(db)
+    assert [other.format for other in READERS if other.recognises(db, names)] == [reader.format]
+    found, facts = ask(db, identify, Budget.lasting(30))
+    assert found is reader
+    assert facts.schema_version
+    assert facts.documents > 0
+    assert facts.records >= facts.documents
+
+
+@each_reader
+def test_facts_are_the_same_until_the_store_changes(
+    reader: Reader, db: StoreConnection, tmp_path: Path, make_store: MakeStore, open_at: OpenAt
+) -> None:
+    first = reader.open(db, tables(db))
+    assert reader.open(db, tables(db)) == first
+    other = open_at(make_store(tmp_path / "other.sqlite", {"a.md": "# Other\n\nA zebra.\n"}))
+    assert reader.open(other, tables(other)).identity != first.identity
+
+
+@each_reader
+def test_tiers_come_best_first_and_none_without_words(reader: Reader) -> None:
+    for text in QUERIES:
+        tiers = reader.tiers(Query(text))
+        assert [TIERS.index(tier) for tier in tiers] == sorted({TIERS.index(tier) for tier in tiers})
+    assert reader.tiers(Query("")) == ()
+    assert reader.tiers(Query(" \t--- ")) == ()
+
+
+@each_reader
+@pytest.mark.parametrize("text", QUERIES)
+def test_a_tier_is_a_list_in_rank_and_id_order(reader: Reader, db: StoreConnection, text: str) -> None:
+    for tier in reader.tiers(Query(text)):
+        whole = reader.ranked(db, Query(text, limit=50), tier)
+        assert [(one.rank, one.id) for one in whole] == sorted((one.rank, one.id) for one in whole)
+        assert len({one.id for one in whole}) == len(whole)
+        assert all(math.isfinite(one.rank) and one.tier == tier for one in whole)
+        for limit in range(1, 12):
+            assert reader.ranked(db, Query(text, limit=limit), tier) == whole[:limit]
+
+
+@each_reader
+@pytest.mark.parametrize("text", QUERIES)
+def test_the_answer_for_n_begins_the_answer_for_more(reader: Reader, db: StoreConnection, text: str) -> None:
+    whole = search(reader, db, Query(text, limit=50)).hits
+    for limit in range(1, 12):
+        assert search(reader, db, Query(text, limit=limit)).hits == whole[:limit]
+
+
+@each_reader
+@pytest.mark.parametrize("limit", [-3, 0, 51, 10**9])
+def test_limits_are_clamped(reader: Reader, db: StoreConnection, limit: int) -> None:
+    nearest = Query("zebra", limit=1 if limit < 1 else 50)
+    assert search(reader, db, Query("zebra", limit=limit)) == search(reader, db, nearest)
+
+
+@each_reader
+def test_hits_keep_the_order_they_are_asked_for(reader: Reader, db: StoreConnection) -> None:
+    query = Query("blue zebra garden", limit=20)
+    ranked = lexical(reader, db, query)
+    for chosen in (ranked, ranked[::-1], ranked[3:4], []):
+        hits = reader.hits(db, query, chosen)
+        assert [(hit.id, hit.tier, hit.score) for hit in hits] == [
+            (one.id, one.tier, round(-one.rank, 2)) for one in chosen
+        ]
+        assert all(hit.doc and hit.kind and hit.snippet for hit in hits)
+
+
+@each_reader
+def test_every_hit_can_be_read_and_an_unknown_id_is_the_requests_fault(
+    reader: Reader, db: StoreConnection
+) -> None:
+    for one in lexical(reader, db, Query("zebra", limit=50)):
+        reading = reader.read(db, one.id, 1)
+        assert reading.record.id == one.id
+        assert one.id not in {record.id for record in reading.context}
+        assert reader.neighbours(db, one.id, 0, 0).records == (reading.record,)
+    for ask_for in (
+        lambda: reader.read(db, "no such id", 0),
+        lambda: reader.neighbours(db, "no such id", 1, 1),
+    ):
+        with pytest.raises(RequestError) as caught:
+            ask_for()
+        assert caught.value.code == "unknown_id"
+        assert caught.value.suggestion
+
+
+@each_reader
+def test_grep_comes_in_id_order_and_says_when_there_is_more(reader: Reader, db: StoreConnection) -> None:
+    whole = reader.grep(db, Pattern("ZEBRA", limit=100), Budget.lasting(30))
+    assert not whole.is_truncated
+    ids = [match.id for match in whole.matches]
+    assert ids == sorted(ids)
+    assert len(ids) > 3
+    for limit in (1, 2, len(ids) - 1):
+        part = reader.grep(db, Pattern("zebra", limit=limit), Budget.lasting(30))
+        assert (part.matches, part.is_truncated) == (whole.matches[:limit], True)
+    assert not reader.grep(db, Pattern("zebra", limit=len(ids)), Budget.lasting(30)).is_truncated
+
+
+@each_reader
+@pytest.mark.parametrize("text", ["", "x" * 201])
+def test_a_pattern_has_1_to_200_characters(reader: Reader, db: StoreConnection, text: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        reader.grep(db, Pattern(text), Budget.lasting(30))
+    assert caught.value.code == "pattern_rejected"
+
+
+@each_reader
+def test_grep_ends_with_its_budget(reader: Reader, db: StoreConnection) -> None:
+    with pytest.raises(StoreError) as caught:
+        reader.grep(db, Pattern("zebra"), Budget.lasting(0))
+    assert caught.value.code == "deadline_exceeded"
+
+
+@each_reader
+def test_the_table_of_contents_names_the_documents(reader: Reader, db: StoreConnection) -> None:
+    assert "second.md" in reader.index(db, None)
+    assert reader.index(db, "") == reader.index(db, None)
+    assert "second.md" in reader.index(db, "sec")
+    assert "first.md" not in reader.index(db, "sec")
+
+
+@each_reader
+def test_a_store_that_is_never_asked_for_vectors_says_why_an_answer_is_lexical(
+    reader: Reader, db: StoreConnection
+) -> None:
+    answer = search(reader, db, Query("zebra", is_hybrid=True), lambda model, text: [1.0])
+    assert (answer.mode, answer.hint) == ("lexical", HINT_NO_EMBEDDINGS)
+    assert answer.hits == search(reader, db, Query("zebra")).hits
+    assert search(reader, db, Query("", is_hybrid=True)).hint == HINT_NO_WORDS
+    assert search(reader, db, Query("nothing-has-this", is_hybrid=True)).hint == HINT_NO_HITS
+
+
+def _embed_all(model: str, texts: list[str]) -> list[list[float]]:
+    return [[1.0, 0.0] for _ in texts]
+
+
+@each_reader
+def test_a_store_with_vectors_is_searched_by_words_where_nobody_can_embed(
+    reader: Reader, tmp_path: Path, make_store: MakeStore, open_at: OpenAt
+) -> None:
+    path = tmp_path / "store.sqlite"
+    db = open_at(make_store(path, DOCUMENTS, rollback=True, embed_model="openai:any", embed_fn=_embed_all))
+    assert reader.open(db, tables(db)).has_embeddings
+    answer = search(reader, db, Query("zebra", is_hybrid=True))
+    assert (answer.mode, answer.hint) == ("lexical", HINT_NO_EMBEDDER)
+    answer = search(reader, db, Query("zebra", is_hybrid=True), lambda model, text: [1.0, 0.0])
+    assert (answer.mode, answer.hint) == ("hybrid", None)
+
+
+@each_reader
+def test_one_reader_serves_many_threads(reader: Reader, tmp_path: Path, db: StoreConnection) -> None:
+    def all_of(db: StoreConnection) -> list[list[Ranked]]:
+        return [lexical(reader, db, Query(text)) for text in QUERIES]
+
+    def work(_: int) -> list[list[Ranked]]:
+        budget = Budget.lasting(30)
+        with closing(open_store(db.path, copies=tmp_path, copy_limit_bytes=0, budget=budget)) as mine:
+            return ask(mine, all_of, budget)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(work, range(16))) == [all_of(db)] * 16
