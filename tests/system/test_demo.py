@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -108,7 +109,10 @@ def test_the_demo_shows_six_stores_a_search_a_grep_a_read_and_a_change(place: Pl
     answers = dict(zip(parts[1::2], parts[2::2], strict=True))
     assert len(re.findall(r"^\w+ +contextpull  \d+ documents · \d+ records$", shown, re.MULTILINE)) == 6
     assert "**AsyncIO event loop**" in answers["collate search asyncio event loop --limit 3"]
-    assert answers["collate read 'aiosqlite:README.md#2'"].startswith("aiosqlite:README.md#2  ")
+    (read,) = (command for command in answers if command.startswith("collate read "))
+    (ref,) = shlex.split(read)[2:]
+    assert answers["collate search asyncio event loop --limit 3"].startswith(f"{ref}  ")
+    assert answers[read].startswith(f"{ref}  ")
     assert len(re.findall(r"\*\*pip install\*\*", answers["collate grep 'pip install'"])) >= 3
     assert re.fullmatch(r"\[[\d.]+ m?s\]\s*", answers["collate search zeppelin"])
     assert "## **Zeppelin** The demo was here" in answers["collate search zeppelin --sync"]
