@@ -42,7 +42,10 @@ PASSING = {
 
 def _documents(version: str) -> dict[str, str]:
     # One document: the real writer commits once for each.
-    return {"a.md": "\n".join(f"# Part {n}\n\nchanging {version}\n" for n in range(SECTIONS))}
+    parts = (
+        f"# Part {n}\n\nLong enough to be a section of its own, changing {version}\n" for n in range(SECTIONS)
+    )
+    return {"a.md": "\n".join(parts)}
 
 
 class Asking:
