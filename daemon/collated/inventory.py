@@ -123,7 +123,7 @@ class Inventory:
             before = dict(self.stores)
             found = await self._scan()
             plan = catalog.plan({path: store.signature for path, store in before.items()}, _signatures(found))
-            await self._forget(plan.close)
+            self._forget(plan.close)
             self._enter(found)
             await self._open_all(found[path] for path in self._due(found, plan.open, now=now))
             self.looks += 1
@@ -154,7 +154,7 @@ class Inventory:
         self.watch.cover(result.directories)
         return result.found
 
-    async def _forget(self, paths: Iterable[str]) -> None:
+    def _forget(self, paths: Iterable[str]) -> None:
         gone = [self.stores.pop(path) for path in paths]
         # Before anything is awaited: an answer made meanwhile must not hold what the epoch says is gone.
         self._by_name = {store.name: store for store in self.stores.values()}
@@ -162,7 +162,7 @@ class Inventory:
         for store in gone:
             self._pending.pop(store.path, None)
             self._retries.pop(store.path, None)
-            await self._pool.forget(store.path)
+            self._pool.forget(store.path)
 
     def _enter(self, found: Mapping[str, Found]) -> None:
         """Give every found file its name, the new ones and those that cannot even be looked at a state."""
@@ -211,7 +211,7 @@ class Inventory:
             self._retries[found.path] = (attempts + 1, again)
 
     async def _identify(self, found: Found, store: Store) -> Store:
-        await self._pool.forget(found.path, unless=found.signature)
+        self._pool.forget(found.path, unless=found.signature)
         try:
             name, facts, signature = await self._pool.ask(
                 found.path, None, _identify, Budget.lasting(_OPENING_S)

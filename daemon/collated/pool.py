@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 import aiosqlite
-import anyio
 
 from collated_readers import Budget
 from collated_readers.opening import Signature, StoreConnection, StoreMoved, ask, open_store
@@ -22,15 +21,33 @@ T = TypeVar("T")
 
 # A store that is being written is copied before it is read; a gigabyte takes seconds on a slow disk.
 _OPENING_S = 30.0
+_CLOSING_S = 2.0
 
 
 class _Connection(aiosqlite.Connection):
     """An aiosqlite connection that runs whole functions on its thread."""
 
+    stopped: asyncio.Future[object] | None = None
+
+    def __init__(self, connector: Callable[[], StoreConnection]) -> None:
+        def connect() -> StoreConnection:
+            # Known at once, so that `stop` closes it even when whoever wanted it has given up.
+            self._connection = opened = connector()
+            return opened
+
+        super().__init__(connect, iter_chunk_size=64)
+        # A thread that hangs in a file system that is gone must not keep the process from ending.
+        self._thread.daemon = True
+
     async def hop(self, function: Callable[[StoreConnection], T]) -> T:
         """Run *function* with the open store on the connection's thread."""
         # aiosqlite has no public way to run a function on its thread; the version is bounded for this.
         return cast("T", await self._execute(function, self._conn))  # type: ignore[no-untyped-call]  # as above
+
+    def stop(self) -> asyncio.Future[object] | None:
+        """Close once the thread has done what it is at; the future tells when. Waits for nothing."""
+        self.stopped = super().stop()  # pyright: ignore[reportUnknownMemberType]  # a bare `Future`
+        return self.stopped
 
     @property
     def signature(self) -> Signature:
@@ -59,6 +76,7 @@ class Pool:
         self.copy_limit_bytes = copy_limit_bytes
         self.max_open = max_open
         self._slots: OrderedDict[str, _Slot] = OrderedDict()
+        self._ending: set[asyncio.Future[object]] = set()
 
     def __len__(self) -> int:
         """Return how many stores are open or being opened."""
@@ -98,21 +116,22 @@ class Pool:
         finally:
             slot.users -= 1
             if slot.connection is None or slot.is_doomed or len(self._slots) > self.max_open:
-                with anyio.CancelScope(shield=True):
-                    await self._tidy(path, slot)
+                self._tidy(path, slot)
 
-    async def forget(self, path: str, *, unless: Signature | None = None) -> None:
+    def forget(self, path: str, *, unless: Signature | None = None) -> None:
         """Close the store at *path* once its users are done, but not when it reads the bytes of *unless*."""
         slot = self._slots.get(path)
         if slot is None or (unless and slot.connection and slot.connection.signature == unless):
             return
         self._doom(path, slot)
-        await self._tidy(path, slot)
+        self._tidy(path, slot)
 
     async def close(self) -> None:
-        """Close every store."""
+        """Close every store, and wait a moment until that is done."""
         for path in list(self._slots):
-            await self.forget(path)
+            self.forget(path)
+        if self._ending:
+            await asyncio.wait(self._ending, timeout=_CLOSING_S)
 
     async def _open(self, path: str, slot: _Slot) -> _Connection:
         # Not the request's own budget: the connection outlives the request that wanted it first.
@@ -125,10 +144,12 @@ class Pool:
 
         async with slot.lock:
             if slot.connection is None:
+                connection = _Connection(connector)
                 try:
-                    slot.connection = cast("_Connection", await _Connection(connector, iter_chunk_size=64))
-                except asyncio.CancelledError:
+                    slot.connection = cast("_Connection", await connection)
+                except BaseException:
                     budget.cancelled = True
+                    self._ended(connection.stopped)
                     raise
             return slot.connection
 
@@ -137,7 +158,7 @@ class Pool:
         if self._slots.get(path) is slot:
             del self._slots[path]
 
-    async def _tidy(self, path: str, slot: _Slot) -> None:
+    def _tidy(self, path: str, slot: _Slot) -> None:
         """Close *slot* when nobody uses a doomed one, and the least recently used beyond the limit."""
         if slot.connection is None and not slot.users:
             self._doom(path, slot)
@@ -148,4 +169,10 @@ class Pool:
         for old in (slot, *(old for _, old in over)):
             if old.is_doomed and not old.users and old.connection is not None:
                 connection, old.connection = old.connection, None
-                await connection.close()
+                self._ended(connection.stop())
+
+    def _ended(self, stopped: "asyncio.Future[object] | None") -> None:
+        # Nobody waits for it but `close`: the thread of a store whose disk is gone may never end.
+        if stopped is not None:
+            self._ending.add(stopped)
+            stopped.add_done_callback(self._ending.discard)
