@@ -24,10 +24,10 @@ _BELOW = f"SELECT {_COLUMNS} {_FROM} WHERE s.doc_id = ? AND s.ordinal > ? ORDER 
 # prev_ids that lead in a circle end; without ORDER BY the rows come out as they were found.
 _RUN = """
 WITH RECURSIVE run(id, prev_id) AS (
-  SELECT id, prev_id FROM sections WHERE id = ?1
+  SELECT id, prev_id FROM sections WHERE id = :id
   UNION
   SELECT s.id, s.prev_id FROM run JOIN sections AS s ON s.id = run.prev_id
-  WHERE s.kind = 'table' AND s.heading_path = ?2
+  WHERE s.kind = 'table' AND s.heading_path = :heading_path
 ) SELECT id FROM run"""
 
 _SEPARATOR = re.compile(r"\s*\|?\s*:?-{2,}:?\s*(\|\s*:?-{2,}:?\s*)*\|?\s*")
@@ -119,7 +119,7 @@ def _walk(db: sqlite3.Connection, start: _Section, link: str, steps: int, seen: 
 def _first_of_run(db: sqlite3.Connection, record: Record) -> Record | None:
     if record.kind != "table":
         return None
-    run = db.execute(_RUN, (record.id, record.heading_path)).fetchall()
+    run = db.execute(_RUN, {"id": record.id, "heading_path": record.heading_path}).fetchall()
     first = text(run[-1][0]) if run else record.id
     section = _find(db, first)
     return None if section is None or first == record.id else section.record
