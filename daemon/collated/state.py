@@ -7,6 +7,7 @@ import os
 import sqlite3
 import zlib
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import aiosqlite
@@ -58,9 +59,14 @@ class Memory:
         """Write what changed; a failure is kept in `error` and tried again with the next change."""
         if self._db is None:
             return
-        kept = [store for store in changed if store.state in _KEPT and store.signature]
-        rows = [(os.fsencode(store.path), _ENCODER.encode(replace(store, path=""))) for store in kept]
+        rows: list[tuple[bytes, bytes]] = []
         gone = [(os.fsencode(path),) for path in removed]
+        for store in changed:
+            path = os.fsencode(store.path)
+            if store.state in _KEPT and store.signature:
+                rows.append((path, _ENCODER.encode(replace(store, path=""))))
+            else:  # it may have been open before
+                gone.append((path,))
         try:
             await self._db.executemany("INSERT OR REPLACE INTO store VALUES (?, ?)", rows)
             await self._db.executemany("DELETE FROM store WHERE path = ?", gone)
@@ -114,5 +120,6 @@ def _make_directory(path: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    for suffix in ("", "-wal", "-shm", "-journal"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    with suppress(OSError):  # what cannot be removed will not open either: then the daemon does without
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
