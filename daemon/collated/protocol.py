@@ -5,10 +5,10 @@ defaults; names are never retyped or reused.
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType, field
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
 from collated_readers import Tier
 
@@ -18,7 +18,9 @@ PROTOCOL_VERSION = 1
 
 Mode = Literal["lexical", "hybrid"]
 Ranking = Literal["contract", "fused"]
-Id = str | int
+# What every client's numbers hold (DESIGN §6); JSON itself knows no bounds.
+Int = Annotated[int, Meta(ge=-(2**53) + 1, le=2**53 - 1)]
+Id = str | Int
 
 # --------------------------------------------------------------------------- JSON-RPC 2.0
 
@@ -106,7 +108,7 @@ class InitializeParams(Struct):
     """Tolerant of unknown fields, unlike all others, so that old and new can meet."""
 
     client: ClientInfo | None = None
-    protocol: int = PROTOCOL_VERSION
+    protocol: Int = PROTOCOL_VERSION
 
 
 class StoresParams(Params):
@@ -120,13 +122,13 @@ class SearchParams(Params, rename={"within": "in"}):
     """`in`: path filter entries; `limit` is clamped to 1..50."""
 
     query: str
-    limit: int = 10
+    limit: Int = 10
     within: list[str] | None = None
     stores: list[str] | None = None
     formats: list[str] | None = None
     mode: Mode = "lexical"
     ranking: Ranking = "contract"
-    deadline_ms: int | None = None
+    deadline_ms: Int | None = None
     sync: bool = False
     partialResultToken: Id | None = None
 
@@ -135,8 +137,8 @@ class ReadParams(Params):
     """`context` is clamped to 0..5."""
 
     ref: str
-    context: int = 0
-    deadline_ms: int | None = None
+    context: Int = 0
+    deadline_ms: Int | None = None
     sync: bool = False
 
 
@@ -148,8 +150,8 @@ class GrepParams(Params, rename={"within": "in"}):
     within: list[str] | None = None
     stores: list[str] | None = None
     formats: list[str] | None = None
-    limit: int = 20
-    deadline_ms: int | None = None
+    limit: Int = 20
+    deadline_ms: Int | None = None
     sync: bool = False
     partialResultToken: Id | None = None
 
@@ -158,9 +160,9 @@ class NeighboursParams(Params):
     """`before` and `after` are clamped to 0..5."""
 
     ref: str
-    before: int = 1
-    after: int = 1
-    deadline_ms: int | None = None
+    before: Int = 1
+    after: Int = 1
+    deadline_ms: Int | None = None
     sync: bool = False
 
 
@@ -169,7 +171,7 @@ class IndexParams(Params):
 
     store: str | None = None
     prefix: str | None = None
-    deadline_ms: int | None = None
+    deadline_ms: Int | None = None
     sync: bool = False
 
 
