@@ -70,18 +70,19 @@ class Session:
         self._idle = anyio.Event()
 
     async def run(self) -> None:
-        """Serve until the end; never raises but for cancellation."""
+        """Serve until the end; never raises but for cancellation: what fails here ends no other session."""
         try:
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
-                is_open = await self._read()
-                if is_open:
-                    await self._finish()
+                await self._read()
+                await self._finish()
                 tasks.cancel_scope.cancel()
         except* (anyio.BrokenResourceError, anyio.ClosedResourceError):
             log.debug("client_gone")
         except* TimeoutError:
             log.warning("client_dropped", reason="it stopped reading", send_timeout_s=self._send_timeout_s)
+        except* Exception:
+            log.exception("session_failed")
         finally:
             self._methods.inventory.listeners.discard(self._stores_changed)
             with anyio.CancelScope(shield=True):
@@ -89,8 +90,8 @@ class Session:
 
     # ----------------------------------------------------------------- reading
 
-    async def _read(self) -> bool:
-        """Handle frames until end of file; False when the framing is broken."""
+    async def _read(self) -> None:
+        """Handle frames until the end of the file, or until the framing is broken."""
         while True:
             try:
                 data = await self._stream.receive(_READ_BYTES)
@@ -103,10 +104,8 @@ class Session:
             if self._framer.error is not None:
                 self._refuse(RequestFailed(self._framer.error.code, self._framer.error.message))
             await self._flush()
-            if self._framer.error is not None or self._is_turned_away:
-                return False
-            if is_end:
-                return True
+            if is_end or self._framer.error is not None or self._is_turned_away:
+                return
 
     async def _handle(self, body: bytes) -> None:
         codec = self._codec_of()
@@ -122,11 +121,11 @@ class Session:
                 self._cancel(call.params)
             return
         try:
-            self._admit(call)
+            self._admit(call, call.id)
         except RequestFailed as failed:
             self._outbox.append(codec.failure(call.id, failed))
 
-    def _admit(self, call: Call) -> None:
+    def _admit(self, call: Call, request_id: Id) -> None:
         """Answer at once what is cheap, and give the rest a task.
 
         Raises:
@@ -134,22 +133,22 @@ class Session:
         """
         if self._is_turned_away:
             raise RequestFailed("overloaded", "too many connections", retry_after_ms=_RETRY_AFTER_MS)
-        if call.id in self._running:
-            raise RequestFailed("invalid_request", f"a request with id {call.id!r} is still running")
+        if request_id in self._running:
+            raise RequestFailed("invalid_request", f"a request with id {request_id!r} is still running")
         if self._is_draining():
             raise RequestFailed("draining", "the daemon is stopping", "connect again")
         result = self._inline(call)
         if result is not None:
-            self._outbox.append(self._codec_of().response(call.id or 0, result))
+            self._outbox.append(self._codec_of().response(request_id, result))
             return
         if len(self._running) >= self._max_in_flight:
             message = f"{self._max_in_flight} requests are in flight on this connection"
             raise RequestFailed("overloaded", message, retry_after_ms=_RETRY_AFTER_MS)
         # The scope exists before the task runs, so that a cancel in the same read finds it.
-        self._running[call.id or 0] = scope = anyio.CancelScope()
+        self._running[request_id] = scope = anyio.CancelScope()
         self._unanswered += 1
         self._methods.gauges.in_flight += 1
-        self._tasks.start_soon(self._serve, call, scope)
+        self._tasks.start_soon(self._serve, call, request_id, scope)
 
     def _inline(self, call: Call) -> bytes | None:
         """Return the encoded result of a request that needs no task, None for one that does."""
@@ -161,8 +160,7 @@ class Session:
 
     # ----------------------------------------------------------------- answering
 
-    async def _serve(self, call: Call, scope: anyio.CancelScope) -> None:
-        request_id = call.id or 0
+    async def _serve(self, call: Call, request_id: Id, scope: anyio.CancelScope) -> None:
         try:
             reply = self._codec_of().failure(
                 request_id, RequestFailed("cancelled", "the request was cancelled")
