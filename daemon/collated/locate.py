@@ -21,6 +21,7 @@ from .settings import Pinned, Watched, is_store_name
 __all__ = ["Listing", "listing", "network_mounts", "pinned_names"]
 
 _SIDECARS = ("-wal", "-shm", "-journal")
+_ESCAPE = re.compile(r"\\([0-7]{3})")  # of the kernel: white space, `\` and `#`
 _NETWORK = re.compile(r"(nfs|cifs|smb|9p|afs|ceph|gluster|lustre|fuse\.(sshfs|rclone|s3fs|gcsfuse))")
 
 
@@ -59,8 +60,12 @@ def pinned_names(pinned: Sequence[Pinned]) -> dict[str, str]:
 
 def network_mounts(mounts: str) -> tuple[str, ...]:
     """Return the mount points of network file systems in the text of `/proc/self/mounts`. Pure."""
-    rows = [line.split(" ") for line in mounts.splitlines() if line.count(" ") > 1]
-    return tuple(row[1].encode().decode("unicode_escape") for row in rows if _NETWORK.match(row[2]))
+    rows = [line.split(" ") for line in mounts.split("\n") if line.count(" ") > 1]
+    return tuple(_ESCAPE.sub(_unescape, row[1]) for row in rows if _NETWORK.match(row[2]))
+
+
+def _unescape(found: re.Match[str]) -> str:
+    return chr(int(found[1], 8))
 
 
 def _is_below(path: str, mounts: Sequence[str]) -> bool:
