@@ -49,6 +49,10 @@ def _prefixed(body: bytes, length: int | None = None) -> bytes:
     return (len(body) if length is None else length).to_bytes(4, "big") + body
 
 
+def _line(body: bytes) -> bytes:
+    return body + b"\n"
+
+
 def _read_all(stream: socket.socket) -> bytes:
     """Return all that comes until the daemon ends the stream."""
     data = b""
@@ -224,7 +228,7 @@ def test_a_message_that_is_wrong_is_answered_and_the_connection_lives_on(
     crowded: Daemon, kind: str, framing: str
 ) -> None:
     body, code = BODIES[kind]
-    frame = _headers if framing == "headers" else (lambda each: each + b"\n")
+    frame = _headers if framing == "headers" else _line
     with crowded.raw() as stream:
         stream.sendall(frame(body))
         (answer,) = _messages(stream.recv(65_536))
