@@ -1,0 +1,1 @@
+"""What `make bench` runs: real stores, real processes, ratios of interleaved rounds (DESIGN §9)."""
