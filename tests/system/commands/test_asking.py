@@ -258,11 +258,12 @@ def test_hostile_text_of_a_store_never_reaches_a_terminal_as_it_is(
 
 
 def test_a_person_who_waits_is_told_how_far_the_answer_is(
-    daemon: Daemon, make_slow_store: Callable[[Path], Path], slow_query: str, on_terminal: Terminal
+    home: Daemon, make_slow_store: Callable[[Path], Path], slow_query: str, on_terminal: Terminal
 ) -> None:
-    make_slow_store(daemon.stores / "slow.sqlite")
-    daemon.wait_state("slow", "open")
-    shown = on_terminal(daemon, "search", slow_query, "--deadline-ms", "1500", is_error=True, columns=70)
+    make_slow_store(home.stores / "slow.sqlite")  # in several steps, so before anybody looks
+    home.start()
+    home.wait_state("slow", "open")
+    shown = on_terminal(home, "search", slow_query, "--deadline-ms", "1500", is_error=True, columns=70)
     assert "\r\x1b[K" in shown
     assert "waiting for the daemon" in shown or "answered" in shown
     assert shown.rpartition("\x1b[K")[2].startswith("collate: none of 1 stores answered in time")

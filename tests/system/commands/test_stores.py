@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import select
 import shutil
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -134,23 +137,39 @@ def test_removing_what_was_not_added_explains_why_not(
     assert (home.stores / "own.sqlite").exists()
 
 
+def connected(daemon: Daemon, start_collate: StartCollate, *args: str) -> subprocess.Popen[bytes]:
+    """Start a command and return it once it is connected to *daemon*."""
+    with daemon.client() as client:
+        # Whoever asked before may not be quite gone yet.
+        daemon.wait_for(lambda: client.ask("status")["connections"] == 1, what="the others to leave")
+        process = start_collate(daemon, *args, "--no-spawn")
+        daemon.wait_for(lambda: client.ask("status")["connections"] > 1, what="the command to connect")
+    return process
+
+
 def test_changes_are_followed_until_interrupted(
     daemon: Daemon, make_docs: MakeDocs, start_collate: StartCollate
 ) -> None:
-    process = start_collate(daemon, "watch", "--json")
+    process = connected(daemon, start_collate, "watch", "--json")
     assert process.stdout is not None
-    daemon.wait_for(lambda: daemon.ask("status")["connections"] > 1, what="the watcher to connect")
-    make_docs(daemon.stores / "new.sqlite")
-    assert json.loads(process.stdout.readline()) == {"added": ["new"], "changed": [], "removed": []}
+    told, numbers = process.stdout, itertools.count()
+
+    def is_told() -> bool:  # connected, it may not have subscribed yet
+        make_docs(daemon.stores / f"new{next(numbers)}.sqlite")
+        return bool(select.select([told], [], [], 1.0)[0])
+
+    daemon.wait_for(is_told, what="a change to be told")
+    changes = json.loads(told.readline())
+    assert (changes["changed"], changes["removed"]) == ([], [])
+    assert changes["added"][0].startswith("new")
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=TIMEOUT_S)
     assert (process.returncode, said) == (130, b"")
 
 
 def test_watching_ends_when_the_daemon_does(daemon: Daemon, start_collate: StartCollate) -> None:
-    process = start_collate(daemon, "watch")
-    daemon.wait_for(lambda: daemon.ask("status")["connections"] > 1, what="the watcher to connect")
+    process = connected(daemon, start_collate, "watch")
     assert daemon.stop() == 0
     _, said = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 69
-    assert b"closed the connection" in said
+    assert said.startswith(b"collate: the daemon at ")
