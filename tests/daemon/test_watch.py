@@ -69,7 +69,7 @@ async def test_a_file_that_is_made_changed_renamed_or_removed_is_a_reason_to_loo
     await settled(lambda: path.write_bytes(b"1"))
     await settled(lambda: path.write_bytes(b"2"))
     await settled(lambda: path.rename(tmp_path / "b.db"))
-    await settled(lambda: (tmp_path / "b.db").unlink())
+    await settled((tmp_path / "b.db").unlink)
 
     assert watch.batches >= 4
 
