@@ -33,6 +33,7 @@ class Watch:
         """Call *wake* on the event loop; it must not block."""
         self._wake = wake
         self._directories: frozenset[str] = frozenset()
+        self._has_lost_one = False
         self._stop = anyio.Event()
         self.error: str | None = None
         self.batches = 0
@@ -43,12 +44,12 @@ class Watch:
         return self._directories
 
     def cover(self, directories: Iterable[str]) -> bool:
-        """Watch *directories* from now on; tell whether that is a change.
+        """Watch *directories* from now on; tell whether that begins a new watch.
 
         What happens until the new watch is armed is not reported: the caller looks again after it.
         """
         wanted = frozenset(directories)
-        if wanted == self._directories:
+        if wanted == self._directories and not self._has_lost_one:
             return False
         self._directories = wanted
         self._stop.set()
@@ -84,6 +85,7 @@ class Watch:
 
     async def _watch_once(self) -> None:
         present = [path for path in self._directories if os.path.isdir(path)]  # noqa: ASYNC240, PTH112 - one stat
+        self._has_lost_one = len(present) < len(self._directories)
         if not present:
             await self._stop.wait()
             return
@@ -103,6 +105,10 @@ class Watch:
             async for batch in batches:
                 self.error = None
                 if batch:
+                    # One that was removed and made again at once is another, which nobody watches yet.
+                    self._has_lost_one |= any(
+                        change is Change.deleted and path in self._directories for change, path in batch
+                    )
                     self.batches += 1
                     self._wake()
             tasks.cancel_scope.cancel()

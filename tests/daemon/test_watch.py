@@ -139,6 +139,27 @@ async def test_a_watched_directory_that_is_removed_is_a_reason_to_look_again(
     await settled(lambda: shutil.rmtree(root))
 
 
+@pytest.mark.parametrize("how", ["removed", "renamed"])
+async def test_a_watched_directory_that_is_made_again_at_once_is_watched_again(
+    watch: Watch, tmp_path: Path, settled: Until, how: str
+) -> None:
+    def again() -> None:
+        if how == "removed":
+            shutil.rmtree(root)
+        else:
+            root.rename(tmp_path / "other")
+        root.mkdir()
+
+    root = tmp_path / "root"
+    root.mkdir()
+    await settled(lambda: watch.cover([str(root)]))
+    await settled(again)
+
+    await settled(lambda: watch.cover([str(root)]))
+    await settled((root / "a.db").touch)
+    assert not watch.cover([str(root)])
+
+
 async def test_cancelling_ends_the_watch_and_its_thread(wakes: Wakes, tmp_path: Path, until: Until) -> None:
     watch = Watch(wakes)
     watch.cover([str(tmp_path)])
