@@ -23,7 +23,7 @@ __all__ = ["hits_of", "ranked_of"]
 _BEST = """
 SELECT rowid, bm25(sections_fts, 0.0, 2.0, 1.0) AS best FROM sections_fts
 WHERE sections_fts MATCH ? ORDER BY best LIMIT ?"""
-_TIES = 32  # fetched beyond the limit; only a longer tie at the limit needs the whole list
+_TIES = 4  # fetched beyond the limit; only a longer tie at the limit needs the whole list
 
 # FTS5's own table of what was indexed, c0 being the first column: half the time of asking FTS5 for it.
 _IDS = """

@@ -55,18 +55,20 @@ class StoreConnection(sqlite3.Connection):
 
     def has_moved(self) -> bool:
         """Tell whether the file at the store's path is another or was written; never for a copy."""
-        if self.mode == "copy":
-            return False
-        try:
-            return take_signature(self.path) != self.signature
-        except StoreError:
-            return True
+        return self.mode != "copy" and _differs(self.path, self.signature)
 
     def close(self) -> None:
         """Close; may be called twice."""
         super().close()
         if self.on_close is not None:
             self.on_close()
+
+
+def _differs(path: Path, signature: Signature) -> bool:
+    try:
+        return take_signature(path) != signature
+    except StoreError:
+        return True
 
 
 def open_store(path: Path, *, copies: Path, copy_limit_bytes: int, budget: Budget) -> StoreConnection:
@@ -100,7 +102,7 @@ def _open_once(path: Path, copies: Path, copy_limit_bytes: int, budget: Budget) 
         check_room(signature, copy_limit_bytes)
         with private_directory(copies) as directory:
             db = _connect(copy_store(path, signature, directory, budget), mode, budget)
-        if not is_settled or take_signature(path) != signature:
+        if not is_settled or _differs(path, signature):
             # It says nothing about the copy, so let no later signature equal it.
             signature = msgspec.structs.replace(signature, wal_mtime_ns=-time.time_ns())
     elif not is_settled:
@@ -109,7 +111,7 @@ def _open_once(path: Path, copies: Path, copy_limit_bytes: int, budget: Budget) 
         try:
             db = _connect(path, mode, budget, (signature.device, signature.inode))
         except sqlite3.Error as error:
-            if take_signature(path) != signature:
+            if _differs(path, signature):
                 raise StoreMoved from error
             raise
     db.path, db.mode, db.signature = path, mode, signature
