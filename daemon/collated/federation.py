@@ -4,6 +4,8 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
+from msgspec import Struct
+
 from collated_readers import TIERS, Budget, Hit, Matches, Pattern, Query, Ranked, Reader, StoreError, Tier
 from collated_readers import contract as texts
 from collated_readers.opening import StoreConnection, StoreMoved
@@ -47,6 +49,11 @@ class _Searched(Asked):
         """Tell whether *tier* could still add to the store's list."""
         return tier in self.wanted and tier not in self.tiers and len(self._list) < self.query.limit
 
+    def upto(self, tier: Tier) -> list[Tier]:
+        """Return the tiers to ask for *tier* and the better ones, as far as they are not known."""
+        upto = TIERS[: TIERS.index(tier) + 1]
+        return [each for each in self.wanted if each in upto and each not in self.tiers]
+
     def learn(self, tier: Tier, ranked: list[Ranked]) -> None:
         """Take what *tier* found; tiers come best first."""
         self.tiers[tier] = ranked
@@ -62,6 +69,33 @@ class _Searched(Asked):
     def key(self, *parts: object) -> tuple[object, ...]:
         """Return a cache key of this store's contents and query."""
         return (self.store.fingerprint, self.query, *parts)
+
+
+class _Search(Struct):
+    """One search: its stores, and whether it may stop as soon as the better tiers fill the limit.
+
+    Without `stop_early` each store's own list is filled, which reciprocal ranks need.
+    """
+
+    stores: list[_Searched]
+    limit: int
+    stop_early: bool
+    report: Report | None
+    exact: int = 0
+
+    def is_filled(self, tier: Tier) -> bool:
+        """Tell whether the tiers better than *tier* fill the limit."""
+        better = TIERS[: TIERS.index(tier)]
+        found = (each.found for each in self.stores if each.found)
+        return self.stop_early and sum(hit.tier in better for hits in found for hit in hits) >= self.limit
+
+    def goes_ahead(self) -> bool:
+        """Tell whether `all` is worth asking in the hop of `phrase`, whose hits do not fill the limit yet.
+
+        Only a guess, read by the stores' threads while others answer: it decides what is asked
+        when, never what is found.
+        """
+        return not self.stop_early or self.exact < self.limit
 
 
 class _Grepped(Asked):
@@ -95,8 +129,8 @@ class Federation:
         searched = [_Searched(each, query) for each in selection.asked]
         selection.asked = list[Asked](searched)
         merge = merge_fused if params.ranking == "fused" else merge_contract
-        stop_early = params.ranking == "contract"
-        await self._fill(searched, stop_early, budget, report)
+        search = _Search(searched, query.limit, params.ranking == "contract", report)
+        await self._fill(search, budget)
         # Slow stores may have used up all the time; what the others found is shown all the same.
         spare = Budget(max(budget.deadline, time.monotonic() + _SPARE_S))
         while True:
@@ -105,7 +139,7 @@ class Federation:
             hits = await self._materialise(searched, merge(lists, query.limit), spare)
             if hits is not None:
                 break
-            await self._fill(searched, stop_early, spare, report)
+            await self._fill(search, spare)
         selection.raise_fault()
         outcome = selection.outcome()
         return SearchResult(
@@ -116,31 +150,19 @@ class Federation:
             stores=outcome,
         )
 
-    async def _fill(
-        self, searched: Sequence[_Searched], stop_early: bool, budget: Budget, report: Report | None
-    ) -> None:
-        """Ask the stores, first those that are quick; one that is slow costs the others none of their tiers.
-
-        Without *stop_early* each store's own list is filled, which reciprocal ranks need.
-        """
-        todo = searched
+    async def _fill(self, search: _Search, budget: Budget) -> None:
+        """Ask the stores, first the quick ones; one that is slow costs the others none of their tiers."""
+        todo = search.stores
         for share in SHARES:
             late: list[_Searched] = []
             for tier in TIERS:
-                if stop_early and searched and _is_filled(searched, tier):
-                    break
                 askers = [
-                    each for each in todo if each not in late and each.is_answering and each.needs(tier)
+                    each for each in todo if each.is_answering and each.needs(tier) and each not in late
                 ]
+                if not askers or search.is_filled(tier):
+                    continue
                 missing = [each for each in askers if not self._recall(each, tier)]
-
-                async def job(each: _Searched, hop: Budget, tier: Tier = tier) -> None:
-                    await self._advance(each, tier, hop)
-                    each.has_answered = True
-                    if report is not None:
-                        await report(_progress(searched, each))
-
-                late += await self._fanout.serve(missing, job, budget, share)
+                late += await self._fanout.serve(missing, partial(self._advance, search, tier), budget, share)
             todo = late
 
     def _recall(self, each: _Searched, tier: Tier) -> bool:
@@ -150,24 +172,23 @@ class Federation:
         each.learn(tier, ranked)
         return True
 
-    async def _advance(self, each: _Searched, tier: Tier, budget: Budget) -> None:
+    async def _advance(self, search: _Search, tier: Tier, each: _Searched, budget: Budget) -> None:
         """Bring the store's list up to *tier*, from the start when its contents have changed."""
         while True:
-            upto = each.wanted[: each.wanted.index(tier) + 1]
-            needed = [t for t in upto if t not in each.tiers]
-            query = each.query
+            function = partial(_passes, each.reader, each.query, each.upto(tier), search.goes_ahead)
             try:
-                lists = await self._fanout.ask_once(
-                    each, partial(_passes, each.reader, query, needed), budget
-                )
+                lists = await self._fanout.ask_once(each, function, budget)
+                break
             except StoreMoved:
                 await self._renew(each)
-                continue
-            for t, ranked in zip(needed, lists, strict=True):
-                each.learn(t, ranked)
-                size = sum(_RANKED_BYTES + len(hit.id) for hit in ranked)
-                self._cache.put(each.key(t), ranked, size + len(query.text))
-            return
+        for asked, ranked in lists.items():
+            each.learn(asked, ranked)
+            size = sum(_RANKED_BYTES + len(hit.id) for hit in ranked) + len(each.query.text)
+            self._cache.put(each.key(asked), ranked, size)
+        search.exact += len(lists.get("phrase", ()))
+        each.has_answered = True
+        if search.report is not None:
+            await search.report(_progress(search.stores, each))
 
     async def _renew(self, each: _Searched) -> None:
         await self._fanout.renew(each)
@@ -255,15 +276,14 @@ class Federation:
         return result
 
 
-def _passes(reader: Reader, query: Query, tiers: Sequence[Tier], db: StoreConnection) -> list[list[Ranked]]:
-    return [reader.ranked(db, query, tier) for tier in tiers]
-
-
-def _is_filled(searched: Sequence[_Searched], tier: Tier) -> bool:
-    """Tell whether the tiers better than *tier* fill the limit."""
-    better = TIERS[: TIERS.index(tier)]
-    found = (each.found for each in searched if each.found)
-    return sum(hit.tier in better for hits in found for hit in hits) >= searched[0].query.limit
+def _passes(
+    reader: Reader, query: Query, tiers: list[Tier], goes_ahead: Callable[[], bool], db: StoreConnection
+) -> dict[Tier, list[Ranked]]:
+    """Return what each of *tiers* finds; with `phrase` also `all`, which costs less than a hop of its own."""
+    lists = {tier: reader.ranked(db, query, tier) for tier in tiers}
+    if tiers[-1:] == ["phrase"] and len(lists["phrase"]) < query.limit and goes_ahead():
+        lists["all"] = reader.ranked(db, query, "all")
+    return lists
 
 
 def _hit(each: _Searched, hit: Hit) -> protocol.Hit:

@@ -39,7 +39,7 @@ class Inventory:
     def __init__(
         self, settings: Settings, stores_dir: Path, pool: Pool, memory: Memory, readers: Sequence[Reader]
     ) -> None:
-        """Look where *settings* say, or in *stores_dir* when they name no directory."""
+        """Look where *settings* say, and always in *stores_dir*, where `collate add` makes its links."""
         self._stores_dir = stores_dir
         self._pool = pool
         self._memory = memory
@@ -50,6 +50,7 @@ class Inventory:
         self.is_ready = anyio.Event()
         self.listeners: set[Callable[[Changes], None]] = set()
         self._by_name: dict[str, Store] = {}
+        self._pinned: dict[str, str] = {}
         self._pending: dict[str, Pending] = {}
         self._retries: dict[str, tuple[int, float]] = {}
         self._must_poll = False
@@ -91,7 +92,7 @@ class Inventory:
     def adopt(self, settings: Settings) -> None:
         """Take new settings; the next look acts on them."""
         self._settings = settings
-        self._watched = settings.watch or (Watched(str(self._stores_dir)),)
+        self._watched = (*settings.watch, Watched(str(self._stores_dir)))
 
     def wake(self) -> None:
         """Make the loop look again soon."""
@@ -146,7 +147,7 @@ class Inventory:
 
     async def _scan(self) -> dict[str, Found]:
         began = time.monotonic()
-        result = await anyio.to_thread.run_sync(
+        result, self._pinned = await anyio.to_thread.run_sync(
             _listing, self._watched, self._settings.store, limiter=self._scanner
         )
         self._scan_s = time.monotonic() - began
@@ -166,7 +167,7 @@ class Inventory:
 
     def _enter(self, found: Mapping[str, Found]) -> None:
         """Give every found file its name, the new ones and those that cannot even be looked at a state."""
-        names = catalog.assign_names(found.values(), pinned_names(self._settings.store))
+        names = catalog.assign_names(found.values(), self._pinned)
         for path, name in names.items():
             store = replace(self.stores.get(path) or Store(path=path, name=name, signature=None), name=name)
             reason = found[path].reason
@@ -214,7 +215,7 @@ class Inventory:
         self._pool.forget(found.path, unless=found.signature)
         try:
             name, facts, signature = await self._pool.ask(
-                found.path, None, _identify, Budget.lasting(_OPENING_S)
+                found.path, None, self._look_into, Budget.lasting(_OPENING_S)
             )
         except StoreError as error:
             return catalog.without(store, error, found.signature)
@@ -222,6 +223,10 @@ class Inventory:
             log.exception("store_open_failed", store=store.name, path=catalog.shown(found.path))
             return catalog.without(store, StoreError("internal", "see the daemon's log"), found.signature)
         return catalog.opened(store, name, facts, signature)
+
+    def _look_into(self, db: StoreConnection) -> tuple[str, StoreFacts, Signature]:
+        reader, facts = identify(db, tuple(self._readers.values()))
+        return reader.format, facts, db.signature
 
     # ----------------------------------------------------------------- small things
 
@@ -259,17 +264,12 @@ class Inventory:
         return delay
 
 
-def _listing(watched: Sequence[Watched], pinned: Sequence[Pinned]) -> Listing:
+def _listing(watched: Sequence[Watched], pinned: Sequence[Pinned]) -> tuple[Listing, dict[str, str]]:
     try:
         mounts = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:  # not Linux
         mounts = ""
-    return listing(watched, pinned, network_mounts(mounts))
-
-
-def _identify(db: StoreConnection) -> tuple[str, StoreFacts, Signature]:
-    reader, facts = identify(db)
-    return reader.format, facts, db.signature
+    return listing(watched, pinned, network_mounts(mounts)), pinned_names(pinned)
 
 
 def _signatures(found: Mapping[str, Found]) -> dict[str, Signature | None]:

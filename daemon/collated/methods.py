@@ -138,6 +138,10 @@ class Methods:
             ]
         )
 
+    def is_at_once(self, method: str) -> bool:
+        """Tell whether *method* is answered without waiting; `stores` waits for the first look at them."""
+        return method != "stores" or self.inventory.is_ready.is_set()
+
     def remembered(self, codec: Codec, method: str, params: Any) -> bytes | None:
         """Return the encoded answer to the same question over the same catalog, if it is still there."""
         key = self._key(codec, method, params)
@@ -173,6 +177,9 @@ class Methods:
         """
         if method in self._whole:
             return await self._whole[method]()
+        if method == "stores":
+            await self._ready(Budget.lasting(self.settings.search.deadline_s), sync=False)
+            return self.stores(params)
         budget = self._budget(params.deadline_ms)
         await self._ready(budget, sync=params.sync)
         match method:

@@ -154,7 +154,7 @@ class Session:
         """Return the encoded result of a request that needs no task, None for one that does."""
         codec = self._codec_of()
         answer = self._at_once.get(call.method)
-        if answer is not None:
+        if answer is not None and self._methods.is_at_once(call.method):
             return codec.encode(answer(call.params))
         return self._methods.remembered(codec, call.method, call.params)
 

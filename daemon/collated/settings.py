@@ -42,7 +42,7 @@ class Search(Struct, frozen=True, forbid_unknown_fields=True):
     """How long a request may take and how many stores stay open."""
 
     deadline_s: float = 2.0
-    max_open_stores: int = 256
+    max_open_stores: int = 1_024
 
 
 class Cache(Struct, frozen=True, forbid_unknown_fields=True):

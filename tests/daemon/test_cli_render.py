@@ -112,8 +112,8 @@ def matches(*lines: str) -> protocol.GrepResult:
 @pytest.mark.parametrize(
     ("line", "pattern", "shown"),
     [
-        ("  Code GW-10 and gw-10  ", "gw-10", "    Code **GW-10** and **gw-10**"),
-        ("a.c", ".", "    a**.**c"),
+        ("  Code GW-10 and gw-10  ", "gw-10", "    Code GW-10 and gw-10"),
+        ("a.c", ".", "    a.c"),
         ("a.c", None, "    a.c"),  # a regular expression: where it matched is not known here
         ("İstanbul", "istanbul", "    İstanbul"),  # its lower case has another length
         ("x", "y", "    x"),
@@ -123,6 +123,11 @@ def test_a_match_shows_its_line_with_the_text_that_was_asked_for(
     line: str, pattern: str | None, shown: str
 ) -> None:
     assert text(render.grep(matches(line), pattern)) == ["docs:a.md#0  A", shown]
+
+
+def test_what_grep_found_is_marked_for_a_terminal_and_left_alone_elsewhere() -> None:
+    shown = list(render.grep(matches("Code GW-10 and gw-10"), "gw-10"))[1]
+    assert [span.text for span in shown.spans if span.meaning == "found"] == ["GW-10", "gw-10"]
 
 
 def test_a_record_shows_its_text_word_for_word_and_what_lies_around_it() -> None:

@@ -113,7 +113,7 @@ def test_the_demo_shows_six_stores_a_search_a_grep_a_read_and_a_change(place: Pl
     (ref,) = shlex.split(read)[2:]
     assert answers["collate search asyncio event loop --limit 3"].startswith(f"{ref}  ")
     assert answers[read].startswith(f"{ref}  ")
-    assert len(re.findall(r"\*\*pip install\*\*", answers["collate grep 'pip install'"])) >= 3
+    assert len(re.findall(r"pip install", answers["collate grep 'pip install'"])) >= 3
     assert re.fullmatch(r"\[[\d.]+ m?s\]\s*", answers["collate search zeppelin"])
     assert "## **Zeppelin** The demo was here" in answers["collate search zeppelin --sync"]
     assert shown.endswith("nothing is left.\n")

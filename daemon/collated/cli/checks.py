@@ -57,10 +57,9 @@ def _check_watched(settings: Settings, environ: Mapping[str, str]) -> Iterator[F
             )
         elif not os.access(path, os.R_OK | os.X_OK):
             yield Finding("watched directory", "problem", f"{path} may not be read", f"chmod u+rx {path}")
-    if not settings.watch:
-        path = stores_dir(environ)
-        message = f"{path}" if path.is_dir() else f"{path}, which `collate add` will make"
-        yield Finding("watched directory", "ok", message)
+    path = stores_dir(environ)
+    message = f"{path}" if path.is_dir() else f"{path}, which `collate add` will make"
+    yield Finding("watched directory", "ok", message)
 
 
 def check_socket(path: Path) -> list[Finding]:

@@ -7,7 +7,7 @@ __all__ = ["Line", "Meaning", "Span", "line", "marked", "plain", "table", "verba
 
 _HANG = 4
 
-Meaning = Literal["", "match", "store", "place", "heading", "aside", "good", "bad"]
+Meaning = Literal["", "match", "found", "store", "place", "heading", "aside", "good", "bad"]
 
 
 class Span(NamedTuple):

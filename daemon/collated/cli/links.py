@@ -8,7 +8,7 @@ from pathlib import Path
 from collated import protocol
 from collated.client import DaemonUnreachable
 from collated.errors import CollatedError, RequestFailed
-from collated.places import load_settings, stores_dir
+from collated.places import stores_dir
 from collated.settings import is_store_name
 
 from . import overview
@@ -76,7 +76,6 @@ def _store_at(path: Path) -> Path:
 def _link(store: Path, session: Session) -> Path:
     """Return the symlink that leads, or is to lead, to *store*."""
     directory = stores_dir(session.environ)
-    _check_watched(directory, session)
     wanted: str | None = session.arguments.name
     if wanted is not None and not is_store_name(wanted):
         raise LinkError(f"{wanted!r} cannot be a name; use a-z, 0-9, `.`, `_` and `-`")
@@ -96,15 +95,6 @@ def _usual_name(store: Path) -> str:
     from collated.catalog import Found, assign_names
 
     return assign_names([Found(str(store), None, None)], {})[str(store)]
-
-
-def _check_watched(directory: Path, session: Session) -> None:
-    watched = load_settings(None, session.environ).watch
-    if watched and directory.resolve() not in {Path(each.path).expanduser().resolve() for each in watched}:
-        raise LinkError(
-            f"your configuration does not watch {directory}, where `collate add` puts its links; "
-            f'add `[[watch]]` with `path = "{directory}"` to it, or name the store in a `[[store]]` entry'
-        )
 
 
 def _links(directory: Path) -> Iterator[Path]:

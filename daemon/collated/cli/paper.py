@@ -12,6 +12,7 @@ __all__ = ["show"]
 
 _STYLES: Mapping[Meaning, str] = {
     "match": "bold",
+    "found": "bold",
     "store": "cyan",
     "place": "bold cyan",
     "heading": "green",

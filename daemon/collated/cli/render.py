@@ -58,7 +58,7 @@ def _found(text: str, pattern: str) -> Line:
     start = 0
     while (at := folded.find(wanted, start)) >= 0:
         end = at + len(wanted)
-        spans += [Span(text[start:at]), Span(text[at:end], "match")]
+        spans += [Span(text[start:at]), Span(text[at:end], "found")]
         start = end
     return line(*spans, text[start:], indent=_SNIPPET_INDENT)
 

@@ -101,7 +101,7 @@ def test_nothing_found_is_1_and_the_hint_goes_to_standard_error(shared: Daemon, 
 
 def test_grep_shows_the_line_with_the_match(shared: Daemon, collate: Collate) -> None:
     ran = collate(shared, "grep", "gw-10")
-    assert (ran.code, ran.out) == (0, "docs:api/codes.md#0  Codes\n    **GW-10** and GW-20 are errors.\n")
+    assert (ran.code, ran.out) == (0, "docs:api/codes.md#0  Codes\n    GW-10 and GW-20 are errors.\n")
     assert "GW-10 and GW-20" in collate(shared, "grep", "GW-[0-9]+", "--regex").out
     more = collate(shared, "grep", "e", "--limit", "1")
     assert "there are more matches" in more.err
