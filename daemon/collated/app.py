@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -184,7 +184,7 @@ class _Daemon:
 
 
 @asynccontextmanager
-async def _cancelled_at_exit() -> AsyncIterator[anyio.abc.TaskGroup]:
+async def _cancelled_at_exit() -> AsyncGenerator[anyio.abc.TaskGroup]:
     async with anyio.create_task_group() as tasks:
         yield tasks
         tasks.cancel_scope.cancel()
@@ -192,14 +192,19 @@ async def _cancelled_at_exit() -> AsyncIterator[anyio.abc.TaskGroup]:
 
 def _changed(before: Settings, after: Settings) -> list[str]:
     """Return the keys whose values differ, `section.key` or the name of a list."""
-    old, new = (msgspec.to_builtins(each) for each in (before, after))
-    keys: list[str] = []
-    for section, value in new.items():
-        if isinstance(value, dict):
-            keys += [f"{section}.{key}" for key in value if value[key] != old[section][key]]
-        elif value != old[section]:
-            keys.append(section)
-    return sorted(keys)
+    old, new = _flat(before), _flat(after)
+    return sorted(key for key in new if new[key] != old[key])
+
+
+def _flat(settings: Settings) -> dict[str, object]:
+    values: dict[str, object] = {}
+    for section in settings.__struct_fields__:
+        value = getattr(settings, section)
+        if isinstance(value, msgspec.Struct):
+            values |= {f"{section}.{key}": getattr(value, key) for key in value.__struct_fields__}
+        else:
+            values[section] = value
+    return values
 
 
 def _has_uvloop() -> bool:

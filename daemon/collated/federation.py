@@ -280,7 +280,7 @@ def _passes(
     reader: Reader, query: Query, tiers: list[Tier], goes_ahead: Callable[[], bool], db: StoreConnection
 ) -> dict[Tier, list[Ranked]]:
     """Return what each of *tiers* finds; with `phrase` also `all`, which costs less than a hop of its own."""
-    lists = {tier: reader.ranked(db, query, tier) for tier in tiers}
+    lists: dict[Tier, list[Ranked]] = {tier: reader.ranked(db, query, tier) for tier in tiers}
     if tiers[-1:] == ["phrase"] and len(lists["phrase"]) < query.limit and goes_ahead():
         lists["all"] = reader.ranked(db, query, "all")
     return lists

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 import anyio
 import structlog
-from watchfiles import Change, awatch
+from watchfiles import Change, awatch  # pyright: ignore[reportUnknownVariableType] - names trio
 
 __all__ = ["Watch"]
 
