@@ -3,12 +3,50 @@
 from __future__ import annotations
 
 import inspect
+import os
+import shutil
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
+from structlog.testing import capture_logs
+
+from collated.cache import Cache
+from collated.fanout import Fanout
+from collated.inventory import Inventory
+from collated.methods import Methods
+from collated.pool import Pool
+from collated.protocol import Changes, ReloadResult
+from collated.settings import Settings
+from collated.state import Memory
+from collated_readers import Reader
+from collated_readers.registry import READERS
+
+MakeStore = Callable[..., Path]
+PutStore = Callable[..., Path]
+Until = Callable[[Callable[[], object]], Awaitable[None]]
+
+# Two or three documents each; the words are chosen so that a query can match one store, two, or all.
+_DOCUMENTS: dict[str, dict[str, str]] = {
+    "fruit": {
+        "apple.md": "# Apple\n\nA red apple from the garden.\n\nKeep an apple cool and dark.\n",
+        "fig.md": "# Fig\n\nA fig wants a warm garden.\n",
+        "pear.md": "# Pear\n\nA green pear, soft in autumn, from the garden.\n",
+    },
+    "trees": {
+        "oak.md": "# Oak\n\nAn oak tree stands in the garden for centuries.\n",
+        "apple.md": "# Apple tree\n\nThe apple tree blossoms in May.\n",
+    },
+    "stars": {
+        "sun.md": "# Sun\n\nThe sun is a star like any other, only near.\n",
+        "moon.md": "# Moon\n\nThe moon is no star; it shines over the garden.\n",
+    },
+}
+_LONG_AGO_S = 1_000_000_000
 
 # What may block on the event loop, and why.
 _ALLOWED: tuple[tuple[str, str, str], ...] = (
@@ -34,8 +72,15 @@ def blockbuster(request: pytest.FixtureRequest) -> Iterator[BlockBuster | None]:
         yield active
 
 
+@pytest.fixture(autouse=True)
+def logs() -> Iterator[list[MutableMapping[str, Any]]]:
+    """What was logged, each event with its fields; nothing is printed, or read from disk to be printed."""
+    with capture_logs() as events:
+        yield events
+
+
 @pytest.fixture
-def until() -> Callable[[Callable[[], object]], Awaitable[None]]:
+def until() -> Until:
     """`await until(condition)` returns as soon as it holds, and fails the test after ten seconds."""
 
     async def wait(condition: Callable[[], object]) -> None:
@@ -45,3 +90,88 @@ def until() -> Callable[[Callable[[], object]], Awaitable[None]]:
             await anyio.sleep(0.002)
 
     return wait
+
+
+@pytest.fixture(scope="session")
+def put_store(make_store: MakeStore, tmp_path_factory: pytest.TempPathFactory) -> PutStore:
+    """`put_store(path, "fruit")` puts a real ContextPull store at *path*; also `trees` and `stars`.
+
+    It is as old as can be, so that nobody waits for its time stamps to settle; with `is_new=True` it is
+    not, as one that was written this moment.
+    """
+    made = tmp_path_factory.mktemp("made")
+    templates = {name: make_store(made / f"{name}.sqlite", texts) for name, texts in _DOCUMENTS.items()}
+
+    def put(path: Path, content: str = "fruit", *, is_new: bool = False) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(templates[content], path)
+        if not is_new:
+            os.utime(path, (_LONG_AGO_S, _LONG_AGO_S))
+        return path
+
+    return put
+
+
+class Parts:
+    """A daemon's parts over the directory `stores`, put together as `app` does, with nothing running."""
+
+    def __init__(self, root: Path, settings: Settings, readers: Sequence[Reader]) -> None:
+        self.memory = Memory(root / "state" / "state.sqlite")
+        self.pool = Pool(root / "copies", settings.cache.copy_limit_bytes, settings.search.max_open_stores)
+        self.inventory = Inventory(settings, root / "stores", self.pool, self.memory, readers)
+        self.cache = Cache(settings.cache.answers_bytes)
+        self.fanout = Fanout(self.inventory, self.pool)
+        self.reloads = 0
+        self.methods = Methods(
+            settings,
+            inventory=self.inventory,
+            fanout=self.fanout,
+            cache=self.cache,
+            memory=self.memory,
+            socket=root / "socket",
+            reload=self._reload,
+        )
+
+    @property
+    def states(self) -> dict[str, str]:
+        """Each store's state by name, or where there is one the reason's code."""
+        return {s.name: s.reason.code if s.reason else s.state.value for s in self.inventory.in_order()}
+
+    async def look(self) -> Changes:
+        """Look as the daemon does first of all, after which it answers."""
+        changes = await self.inventory.look(now=True)
+        self.inventory.is_ready.set()
+        return changes
+
+    async def close(self) -> None:
+        await self.pool.close()
+        await self.memory.close()
+
+    async def _reload(self) -> ReloadResult:
+        self.reloads += 1
+        return ReloadResult([], await self.look())
+
+
+Assemble = Callable[..., Parts]
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> Path:
+    """The directory that `assemble` looks in."""
+    path = tmp_path / "stores"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+async def assemble(tmp_path: Path) -> AsyncIterator[Assemble]:
+    """`assemble(settings, readers)` puts the parts of one run of a daemon together; closed at the end."""
+    made: list[Parts] = []
+
+    def put_together(settings: Settings | None = None, readers: Sequence[Reader] = READERS) -> Parts:
+        made.append(Parts(tmp_path, settings or Settings(), readers))
+        return made[-1]
+
+    yield put_together
+    for parts in made:
+        await parts.close()
