@@ -19,15 +19,16 @@ from .inventory import Inventory
 from .pool import Pool
 from .protocol import Answered, Failure
 
-__all__ = ["GRACE_S", "SHARES", "Asked", "Fanout", "Selection"]
+__all__ = ["GRACE_S", "SHARES", "WORKERS", "Asked", "Fanout", "Selection"]
 
 log = structlog.get_logger()
 
 T = TypeVar("T")
 A = TypeVar("A", bound="Asked")
 
-# More workers than cores, so that stuck stores do not hold up the rest (ENGINEERING §3).
-_WORKERS = (os.cpu_count() or 1) + 2
+WORKERS = (os.cpu_count() or 1) + 2
+"""More than cores, so that stuck stores do not hold up the rest (ENGINEERING §3)."""
+
 SHARES = (4, 1)
 """A store may use a quarter of what is left before the others are served, then all of it."""
 
@@ -99,11 +100,12 @@ class Selection:
 class Fanout:
     """Runs a job on each store of a request, a few at a time, and turns failures into values."""
 
-    def __init__(self, inventory: Inventory, pool: Pool) -> None:
-        """Ask the stores of *inventory* through *pool*."""
+    def __init__(self, inventory: Inventory, pool: Pool, workers: int = WORKERS) -> None:
+        """Ask the stores of *inventory* through *pool*, *workers* of them at a time in each request."""
         self.inventory = inventory
         self.pool = pool
         self.health = Health()
+        self._workers = workers
 
     # ----------------------------------------------------------------- who is asked
 
@@ -241,7 +243,7 @@ class Fanout:
         return []
 
     async def _pull(self, round_: "_Round[A]") -> None:
-        workers = min(len(round_.unfinished), _WORKERS)
+        workers = min(len(round_.unfinished), self._workers)
         if workers <= 1:
             await self._work(round_)
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import os
 import shutil
 import time
@@ -96,9 +97,10 @@ def until() -> Until:
 def put_store(make_store: MakeStore, tmp_path_factory: pytest.TempPathFactory) -> PutStore:
     """`put_store(path, "fruit")` puts a real ContextPull store at *path*; also `trees` and `stars`.
 
-    It is as old as can be, so that nobody waits for its time stamps to settle; with `is_new=True` it is
-    not, as one that was written this moment.
+    It is so old that nobody waits for its time stamps to settle, no two of one age; with `is_new=True`
+    it is as one that was written this moment.
     """
+    ages = itertools.count(_LONG_AGO_S)
     made = tmp_path_factory.mktemp("made")
     templates = {name: make_store(made / f"{name}.sqlite", texts) for name, texts in _DOCUMENTS.items()}
 
@@ -106,7 +108,8 @@ def put_store(make_store: MakeStore, tmp_path_factory: pytest.TempPathFactory) -
         path.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(templates[content], path)
         if not is_new:
-            os.utime(path, (_LONG_AGO_S, _LONG_AGO_S))
+            age = next(ages)
+            os.utime(path, (age, age))
         return path
 
     return put
