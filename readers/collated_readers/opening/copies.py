@@ -47,7 +47,7 @@ def private_directory(copies: Path) -> Generator[Path, None, None]:
 
 def sweep_copies(copies: Path) -> None:
     """Remove what processes that died left in *copies*; nothing that a living one is making."""
-    with suppress(FileNotFoundError):
+    with suppress(OSError):  # there is no such directory, or it is not ours to look into
         for directory in sorted(copies.iterdir()):
             if directory.is_dir() and not directory.is_symlink():
                 _sweep(directory)
