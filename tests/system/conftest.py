@@ -138,7 +138,7 @@ class Daemon:
         self.copies = base / "cache" / "collated" / "copies"
         self.stores.mkdir(parents=True)
         self.configure(config)
-        self._wrapper = wrapper
+        self.wrapper = wrapper
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
         own = {f"XDG_{kind.upper()}_HOME": str(base / kind) for kind in ("config", "data", "state", "cache")}
         self.environ = {
@@ -173,7 +173,7 @@ class Daemon:
         """Start the process and return at once."""
         with self.log_file.open("ab") as log:
             self.process = subprocess.Popen(
-                [*self._wrapper, sys.executable, "-m", "collated", "run"],
+                [*self.wrapper, sys.executable, "-m", "collated", "run"],
                 env=self.environ,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
