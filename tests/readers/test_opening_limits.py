@@ -7,6 +7,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -172,7 +173,7 @@ from collated_readers.opening import ask, open_store
 kind, _, value = sys.argv[3].partition("=")
 budget = Budget.lasting(30)
 held = []
-if kind == "uid":
+if kind == "uid" and int(value) != os.getuid():
     os.setgroups([])
     os.setgid(int(value))
     os.setuid(int(value))
@@ -194,15 +195,26 @@ except StoreError as error:
 
 
 @pytest.fixture
-def limited(tmp_path: Path) -> Callable[[Path, str], str]:
+def commons() -> Iterator[Path]:
+    """A folder that any user may enter; pytest's own are closed to others, again and again."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        if os.getuid() == 0 and any(above.stat().st_mode & 0o001 == 0 for above in folder.parents):
+            pytest.skip(f"other users may not enter {folder.parent}")
+        yield folder
+
+
+@pytest.fixture
+def limited(commons: Path) -> Callable[[Path, str], str]:
     """`limited(path, "uid=65534")` says how it goes to open and ask a store in such a process."""
+    copies = commons / "copies"
+    copies.mkdir()
+    copies.chmod(0o777)
+    places = os.pathsep.join(str(Path(package).parent) for package in collated_readers.__path__)
+    environ = {**os.environ, "PYTHONPATH": places}
 
     def run(path: Path, limit: str) -> str:
-        copies = tmp_path / "copies"
-        copies.mkdir(exist_ok=True)
-        copies.chmod(0o777)
-        places = os.pathsep.join(str(Path(package).parent) for package in collated_readers.__path__)
-        environ = {**os.environ, "PYTHONPATH": places}
         arguments: list[str | Path] = [sys.executable, "-c", LIMITED, path, copies, limit]
         done = subprocess.run(arguments, env=environ, capture_output=True, text=True, timeout=30, check=True)
         return done.stdout.strip()
@@ -211,32 +223,23 @@ def limited(tmp_path: Path) -> Callable[[Path, str], str]:
 
 
 @pytest.fixture
-def stranger(tmp_path: Path, limited: Callable[[Path, str], str]) -> Iterator[Callable[[Path], str]]:
+def stranger(limited: Callable[[Path, str], str]) -> Callable[[Path], str]:
     """`stranger(path)` says how it goes for a user whom the permissions of files bind."""
-    if os.getuid() != 0:
-        yield lambda path: limited(path, f"uid={os.getuid()}")
-        return
-    above = [folder for folder in tmp_path.parents if folder.stat().st_mode & 0o005 != 0o005]
-    modes = [(folder, folder.stat().st_mode) for folder in above]
-    for folder, mode in modes:
-        folder.chmod(mode | 0o005)
-    tmp_path.chmod(0o755)
-    yield lambda path: limited(path, "uid=65534")
-    for folder, mode in modes:
-        folder.chmod(mode)
+    uid = os.getuid() or 65_534
+    return lambda path: limited(path, f"uid={uid}")
 
 
 @pytest.mark.parametrize(("rollback", "mode"), [(True, "rollback"), (False, "immutable")])
 def test_a_store_in_a_directory_that_may_not_be_written_opens(
     *,
-    tmp_path: Path,
+    commons: Path,
     make_store: MakeStore,
     tree: Tree,
     stranger: Callable[[Path], str],
     rollback: bool,
     mode: str,
 ) -> None:
-    folder = tmp_path / "stores"
+    folder = commons / "stores"
     path = make_store(folder / "store.sqlite", DOCUMENTS, rollback=rollback)
     path.chmod(0o444)
     folder.chmod(0o555)
@@ -247,9 +250,9 @@ def test_a_store_in_a_directory_that_may_not_be_written_opens(
 
 
 def test_a_store_that_is_written_in_a_directory_that_may_not_be_written_opens(
-    tmp_path: Path, tree: Tree, written_store: WrittenStore, stranger: Callable[[Path], str]
+    commons: Path, tree: Tree, written_store: WrittenStore, stranger: Callable[[Path], str]
 ) -> None:
-    folder = tmp_path / "stores"
+    folder = commons / "stores"
     path = written_store(folder)
     for name in folder.iterdir():
         name.chmod(0o444)
@@ -261,9 +264,9 @@ def test_a_store_that_is_written_in_a_directory_that_may_not_be_written_opens(
 
 
 def test_what_may_not_be_read_is_said_to_be_so(
-    tmp_path: Path, make_store: MakeStore, stranger: Callable[[Path], str]
+    commons: Path, make_store: MakeStore, stranger: Callable[[Path], str]
 ) -> None:
-    path = make_store(tmp_path / "stores" / "store.sqlite", DOCUMENTS)
+    path = make_store(commons / "stores" / "store.sqlite", DOCUMENTS)
     path.chmod(0)
     assert stranger(path) == "permission_denied"
     path.chmod(0o644)
@@ -280,11 +283,11 @@ def test_too_few_descriptors_have_their_own_code(
 
 
 def test_no_room_for_a_copy_has_its_own_code(
-    tmp_path: Path, written_store: WrittenStore, limited: Callable[[Path, str], str]
+    commons: Path, written_store: WrittenStore, limited: Callable[[Path, str], str]
 ) -> None:
-    path = written_store(tmp_path)
+    path = written_store(commons)
     assert limited(path, "bytes=20000") == "disk_full"
-    assert list((tmp_path / "copies").iterdir()) == []
+    assert list((commons / "copies").iterdir()) == []
 
 
 def _titles(db: StoreConnection) -> set[str]:

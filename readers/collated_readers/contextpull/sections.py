@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from itertools import pairwise
+from itertools import dropwhile, pairwise
 
 from msgspec import Struct
 
@@ -126,8 +126,7 @@ def _first_of_run(db: sqlite3.Connection, record: Record) -> Record | None:
 
 
 def _with_header(db: sqlite3.Connection, record: Record) -> Record:
-    row, separator, *_ = (*record.text.splitlines(), "", "")
-    first = None if _is_header(row, separator) else _first_of_run(db, record)
+    first = None if _has_own_header(record.text) else _first_of_run(db, record)
     header = () if first is None else _header_of(first.text.splitlines())
     if not header:
         return record
@@ -140,6 +139,12 @@ def _with_header(db: sqlite3.Connection, record: Record) -> Record:
         prev_id=record.prev_id,
         next_id=record.next_id,
     )
+
+
+def _has_own_header(body: str) -> bool:
+    # The first part of a table may stand below its heading.
+    lines = dropwhile(lambda line: "|" not in line or line.startswith("#"), body.splitlines())
+    return _is_header(next(lines, ""), next(lines, ""))
 
 
 def _header_of(lines: list[str]) -> tuple[str, ...]:
