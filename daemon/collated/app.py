@@ -54,7 +54,6 @@ def run(
     configured path; *idle_exit_s* is for a daemon that a client started, where nothing is configured.
     """
     configure_logging()
-    raise_descriptor_limit()
     try:
         path = Path(socket) if socket else socket_path(environ, settings.server.socket)
         daemon = _Daemon(settings, config, environ, path, settings.server.idle_exit_s or idle_exit_s)
@@ -82,7 +81,9 @@ class _Daemon:
         copies = cache_dir(environ) / "copies"
         sweep_copies(copies)
         self._memory = Memory(state_dir(environ) / "state.sqlite")
-        self._pool = Pool(copies, settings.cache.copy_limit_bytes, settings.search.max_open_stores)
+        # An open store takes up to three descriptors, and clients need some too.
+        most = max(1, raise_descriptor_limit() // 4)
+        self._pool = Pool(copies, settings.cache.copy_limit_bytes, min(settings.search.max_open_stores, most))
         self._cache = Cache(settings.cache.answers_bytes)
         self._inventory = Inventory(settings, stores_dir(environ), self._pool, self._memory, READERS)
         self._methods = Methods(

@@ -26,6 +26,7 @@ _BACKLOG = 1_024
 # A client that is turned away gets this long to send the request that is answered `overloaded`.
 _TURN_AWAY_S = 1.0
 _DRAIN_POLL_S = 0.02
+_ACCEPT_AGAIN_S = 0.1
 # A client that has just connected gets this long to ask, before the daemon ends without a word to it.
 _LAST_WORDS_S = 0.05
 
@@ -49,11 +50,14 @@ class Claim:
         """Take the lock.
 
         Raises:
-            SocketTaken: another daemon has it; or the directory belongs to somebody else, or others
-                may write to it.
+            SocketTaken: another daemon has it; or the directory belongs to somebody else, others may
+                write to it, or it cannot be made.
         """
         directory = self.path.parent
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise SocketTaken(f"{directory} cannot be made: {error.strerror}; set COLLATE_SOCKET") from error
         _check_directory(directory)
         lock = os.open(
             self.path.with_name(self.path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
@@ -170,9 +174,10 @@ class Server:
         while True:
             try:
                 stream = await listener.accept()
-            except OSError as error:  # out of descriptors: those who are connected go on
-                log.warning("accept_failed", error=str(error))
-                await anyio.sleep(_DRAIN_POLL_S)
+            except (OSError, anyio.BrokenResourceError) as error:
+                # Out of descriptors, say: those who are connected go on, and who waits is not lost.
+                log.warning("accept_failed", error=str(error.__cause__ or error))
+                await anyio.sleep(_ACCEPT_AGAIN_S)
                 continue
             tasks.start_soon(self._serve, stream)
 
