@@ -3,6 +3,7 @@
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from math import isfinite
 
 from msgspec import Struct
 
@@ -131,15 +132,13 @@ class Federation:
         merge = merge_fused if params.ranking == "fused" else merge_contract
         search = _Search(searched, query.limit, params.ranking == "contract", report)
         await self._fill(search, budget)
-        # Slow stores may have used up all the time; what the others found is shown all the same.
-        spare = Budget(max(budget.deadline, time.monotonic() + _SPARE_S))
         while True:
             selection.raise_fault()
             lists = {each.store.name: each.found for each in searched}
-            hits = await self._materialise(searched, merge(lists, query.limit), spare)
+            hits = await self._materialise(searched, merge(lists, query.limit), _spare(budget))
             if hits is not None:
                 break
-            await self._fill(search, spare)
+            await self._fill(search, _spare(budget))
         selection.raise_fault()
         outcome = selection.outcome()
         return SearchResult(
@@ -276,6 +275,11 @@ class Federation:
         return result
 
 
+def _spare(budget: Budget) -> Budget:
+    """Return *budget*, or a moment where slow stores used it up: what others found is shown all the same."""
+    return Budget(max(budget.deadline, time.monotonic() + _SPARE_S))
+
+
 def _passes(
     reader: Reader, query: Query, tiers: list[Tier], goes_ahead: Callable[[], bool], db: StoreConnection
 ) -> dict[Tier, list[Ranked]]:
@@ -283,6 +287,8 @@ def _passes(
     lists: dict[Tier, list[Ranked]] = {tier: reader.ranked(db, query, tier) for tier in tiers}
     if tiers[-1:] == ["phrase"] and len(lists["phrase"]) < query.limit and goes_ahead():
         lists["all"] = reader.ranked(db, query, "all")
+    if not all(isfinite(hit.rank) for ranked in lists.values() for hit in ranked):
+        raise StoreError("invalid_rank", "the store gives a rank that is not a finite number")
     return lists
 
 

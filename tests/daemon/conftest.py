@@ -6,25 +6,44 @@ import inspect
 import itertools
 import os
 import shutil
+import sqlite3
+import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
+import msgspec
 import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
 from structlog.testing import capture_logs
 
 from collated.cache import Cache
-from collated.fanout import Fanout
+from collated.fanout import WORKERS, Fanout
+from collated.federation import Federation
 from collated.inventory import Inventory
 from collated.methods import Methods
 from collated.pool import Pool
-from collated.protocol import Changes, ReloadResult
+from collated.protocol import Changes, GrepParams, GrepResult, ReloadResult, SearchParams, SearchResult
 from collated.settings import Settings
 from collated.state import Memory
-from collated_readers import Reader
+from collated_readers import (
+    Budget,
+    Hit,
+    Match,
+    Matches,
+    Pattern,
+    Query,
+    Ranked,
+    Reader,
+    StoreFacts,
+    Tier,
+)
+from collated_readers.contextpull import ContextPull
+from collated_readers.opening import StoreConnection
 from collated_readers.registry import READERS
 
 MakeStore = Callable[..., Path]
@@ -178,3 +197,124 @@ async def assemble(tmp_path: Path) -> AsyncIterator[Assemble]:
     yield put_together
     for parts in made:
         await parts.close()
+
+
+# --------------------------------------------------------------------------- a reader in a list
+
+Act = Callable[[StoreConnection], object]
+Script = dict[str, Mapping[Tier, Sequence[tuple[str, float]]]]
+"""What each store finds in each tier: ids with their ranks."""
+
+
+class Scripted(ContextPull):
+    """A reader that answers as *script* says, of which `acts` run first: by store and what is asked."""
+
+    format = "scripted"
+
+    def __init__(self, script: Script) -> None:
+        self.script = dict(script)
+        self.acts: dict[tuple[str, str], Act] = {}
+        self.calls: Counter[tuple[str, str]] = Counter()
+        self.lost: set[str] = set()
+        self._lock = threading.Lock()
+
+    def recognises(self, db: sqlite3.Connection, tables: Mapping[str, str]) -> bool:
+        """Recognise every file."""
+        return True
+
+    def open(self, db: sqlite3.Connection, tables: Mapping[str, str]) -> StoreFacts:
+        """Give facts that never change, so that the signature alone tells contents apart."""
+        return StoreFacts("1", "", documents=1, records=1)
+
+    def tiers(self, query: Query) -> tuple[Tier, ...]:
+        """Run all three passes on anything but nothing."""
+        return ("phrase", "all", "any") if query.text else ()
+
+    def ranked(self, db: sqlite3.Connection, query: Query, tier: Tier) -> list[Ranked]:
+        """Give what is written down, in the contract's order."""
+        name = self._begin(db, tier)
+        found = sorted((rank, record_id) for record_id, rank in self.script[name].get(tier, ()))
+        return [Ranked(record_id, tier, rank, 0) for rank, record_id in found][: query.limit]
+
+    def hits(self, db: sqlite3.Connection, query: Query, ranked: Sequence[Ranked]) -> list[Hit]:
+        """Say in the snippet whence the hit comes."""
+        name = self._begin(db, "hits")
+        return [
+            Hit(each.id, "d", "", f"{name}:{each.tier}:{each.rank}", round(-each.rank, 2), "prose", each.tier)
+            for each in ranked
+            if each.id not in self.lost
+        ]
+
+    def grep(self, db: sqlite3.Connection, pattern: Pattern, budget: Budget) -> Matches:
+        """Match every id that is written down under the tier `all`."""
+        name = self._begin(db, "grep")
+        ids = sorted(record_id for record_id, _ in self.script[name].get("all", ()))
+        found = tuple(Match(record_id, "d", "", name) for record_id in ids)
+        return Matches(found[: pattern.limit], len(found) > pattern.limit)
+
+    def _begin(self, db: sqlite3.Connection, what: str) -> str:
+        assert isinstance(db, StoreConnection)
+        name = db.path.stem
+        with self._lock:
+            self.calls[name, what] += 1
+        if act := self.acts.get((name, what)):
+            act(db)
+        return name
+
+
+class World:
+    """Small real stores, one for each name in a script, and the daemon's parts that ask them."""
+
+    def __init__(self, stores: Path, script: Script, assemble: Assemble) -> None:
+        self.stores = stores
+        self.reader = Scripted(script)
+        self.parts = assemble(readers=[self.reader])
+        self._ages = itertools.count(_LONG_AGO_S)
+
+    async def open(self) -> None:
+        await anyio.to_thread.run_sync(self._write)
+        await self.parts.look()
+
+    def path(self, name: str) -> Path:
+        return self.stores / f"{name}.sqlite"
+
+    def touch(self, name: str) -> None:
+        """Give the store a signature that it never had, and that has long settled."""
+        age = next(self._ages)
+        os.utime(self.path(name), (age, age))
+
+    def federation(self, *, workers: int = WORKERS, cache: Cache | None = None) -> Federation:
+        """Return another one over the same stores; without *cache* nothing is kept."""
+        return Federation(Fanout(self.parts.inventory, self.parts.pool, workers), cache or Cache(0))
+
+    async def search(self, *, seconds: float = 10.0, **params: object) -> SearchResult:
+        """Search for `q`, with the daemon's own cache; *params* by the names of `SearchParams`."""
+        asked = msgspec.structs.replace(SearchParams("q"), **params)
+        return await Federation(self.parts.fanout, self.parts.cache).search(asked, Budget.lasting(seconds))
+
+    async def grep(self, *, seconds: float = 10.0, **params: object) -> GrepResult:
+        """Grep for `q`, with the daemon's own cache; *params* by the names of `GrepParams`."""
+        asked = msgspec.structs.replace(GrepParams("q"), **params)
+        return await Federation(self.parts.fanout, self.parts.cache).grep(asked, Budget.lasting(seconds))
+
+    def _write(self) -> None:
+        for name in self.reader.script:
+            db = sqlite3.connect(self.path(name))
+            db.execute("CREATE TABLE t (x)")
+            db.close()
+            self.touch(name)
+
+
+OpenWorld = Callable[[Script], Awaitable[World]]
+
+
+@pytest.fixture
+def world(assemble: Assemble, stores: Path) -> OpenWorld:
+    """`await world(script)` opens stores that answer as the script says."""
+
+    async def open_it(script: Script) -> World:
+        opened = World(stores, script, assemble)
+        await opened.open()
+        return opened
+
+    return open_it
