@@ -100,8 +100,9 @@ class Inventory:
 
     async def run(self) -> None:
         """Look, wait for a reason, look again; until cancelled."""
-        known = await self._memory.load()
-        self.stores = {path: s for path, s in known.items() if s.format is None or s.format in self._readers}
+        async with self._looking:  # a client that asks for a look at once gets one after this
+            known = await self._memory.load()
+            self.stores = {p: s for p, s in known.items() if s.format is None or s.format in self._readers}
         async with anyio.create_task_group() as tasks:
             if self._settings.discovery.events:
                 tasks.start_soon(self.watch.run)
