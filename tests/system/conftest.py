@@ -139,6 +139,7 @@ class Daemon:
         self.stores.mkdir(parents=True)
         self.configure(config)
         self.wrapper = wrapper
+        self.command: Sequence[str] = (sys.executable, "-m", "collated", "run")
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
         own = {f"XDG_{kind.upper()}_HOME": str(base / kind) for kind in ("config", "data", "state", "cache")}
         self.environ = {
@@ -173,7 +174,7 @@ class Daemon:
         """Start the process and return at once."""
         with self.log_file.open("ab") as log:
             self.process = subprocess.Popen(
-                [*self.wrapper, sys.executable, "-m", "collated", "run"],
+                [*self.wrapper, *self.command],
                 env=self.environ,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
