@@ -207,7 +207,7 @@ class Methods:
                 await self.inventory.look(now=True)
             else:
                 await self.inventory.is_ready.wait()
-        if scope.cancelled_caught and sync:
+        if scope.cancelled_caught:  # before the first look nobody knows whether a store exists
             raise RequestFailed(
                 "deadline_exceeded",
                 "looking at the stores took longer than the deadline",

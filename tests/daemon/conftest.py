@@ -39,6 +39,8 @@ from collated_readers import (
     Query,
     Ranked,
     Reader,
+    Reading,
+    RequestError,
     StoreFacts,
     Tier,
 )
@@ -71,6 +73,7 @@ _LONG_AGO_S = 1_000_000_000
 # What may block on the event loop, and why.
 _ALLOWED: tuple[tuple[str, str, str], ...] = (
     ("os.stat", "collated/watch.py", "_watch_once"),  # is the directory there: one stat, no data
+    ("io.TextIOWrapper.read", "collated/methods.py", "_rss_bytes"),  # /proc is memory, no disk
 )
 
 
@@ -224,6 +227,7 @@ class Scripted(ContextPull):
 
     def open(self, db: sqlite3.Connection, tables: Mapping[str, str]) -> StoreFacts:
         """Give facts that never change, so that the signature alone tells contents apart."""
+        self._begin(db, "open")
         return StoreFacts("1", "", documents=1, records=1)
 
     def tiers(self, query: Query) -> tuple[Tier, ...]:
@@ -251,6 +255,11 @@ class Scripted(ContextPull):
         ids = sorted(record_id for record_id, _ in self.script[name].get("all", ()))
         found = tuple(Match(record_id, "d", "", name) for record_id in ids)
         return Matches(found[: pattern.limit], len(found) > pattern.limit)
+
+    def read(self, db: sqlite3.Connection, record_id: str, context: int) -> Reading:
+        """Find nothing; there is only what acts."""
+        self._begin(db, "read")
+        raise RequestError("unknown_id", f"no record {record_id}")
 
     def _begin(self, db: sqlite3.Connection, what: str) -> str:
         assert isinstance(db, StoreConnection)
