@@ -51,6 +51,7 @@ class Inventory:
         self.listeners: set[Callable[[Changes], None]] = set()
         self._by_name: dict[str, Store] = {}
         self._pinned: dict[str, str] = {}
+        self._announced: dict[str, Store] = {}
         self._pending: dict[str, Pending] = {}
         self._retries: dict[str, tuple[int, float]] = {}
         self._must_poll = False
@@ -103,6 +104,7 @@ class Inventory:
         async with self._looking:  # a client that asks for a look at once gets one after this
             known = await self._memory.load()
             self.stores = {p: s for p, s in known.items() if s.format is None or s.format in self._readers}
+            self._announced = dict(self.stores)
         async with anyio.create_task_group() as tasks:
             if self._settings.discovery.events:
                 tasks.start_soon(self.watch.run)
@@ -122,18 +124,17 @@ class Inventory:
         time to rest (`discovery.settle_ms`).
         """
         async with self._looking:
-            before = dict(self.stores)
             found = await self._scan()
-            plan = catalog.plan({path: store.signature for path, store in before.items()}, _signatures(found))
+            known = {path: store.signature for path, store in self.stores.items()}
+            plan = catalog.plan(known, _signatures(found))
             self._forget(plan.close)
             self._enter(found)
             await self._open_all(found[path] for path in self._due(found, plan.open, now=now))
             self.looks += 1
-            return await self._announce(before)
+            return await self._announce()
 
     async def refresh(self, path: str) -> Store | None:
         """Open the store at *path* anew, whose bytes are not what the catalog says; None if it is gone."""
-        before = dict(self.stores)
         try:
             signature = await anyio.to_thread.run_sync(take_signature, Path(path), limiter=self._openers)
         except StoreError as error:
@@ -141,7 +142,7 @@ class Inventory:
                 self._put(catalog.without(self.stores[path], error, None))
         else:
             await self._open(Found(path, None, signature))
-        await self._announce(before)
+        await self._announce()
         return self.stores.get(path)
 
     # ----------------------------------------------------------------- the steps of a look
@@ -238,18 +239,21 @@ class Inventory:
         if store != before:
             self.epoch += 1
 
-    async def _announce(self, before: Mapping[str, Store]) -> Changes:
-        after = dict(self.stores)
+    async def _announce(self) -> Changes:
+        """Tell what has changed since the last time, what a look that was cancelled has found included."""
+        before, after = self._announced, dict(self.stores)
         if after == before:
             return Changes([], [], [])
+        self._announced = after
         self._by_name = {store.name: store for store in after.values()}
         changed = [store for path, store in after.items() if before.get(path) != store]
         for store in changed:
             log.info("store", store=store.name, state=store.state.value, reason=_code(store.reason))
-        await self._memory.save(changed, before.keys() - after.keys())
         result = catalog.changes(before, after)
         for listener in list(self.listeners):
             listener(result)
+        with anyio.CancelScope(shield=True):
+            await self._memory.save(changed, before.keys() - after.keys())
         return result
 
     def _delay_s(self) -> float:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,9 +15,10 @@ from collated.protocol import Changes
 from collated.settings import Pinned, Settings, Watched
 from collated_readers import State
 from collated_readers.contextpull import ContextPull
+from collated_readers.opening import StoreConnection
 
 if TYPE_CHECKING:
-    from tests.daemon.conftest import Assemble, PutStore
+    from tests.daemon.conftest import Assemble, OpenWorld, PutStore, Until
 
 pytestmark = pytest.mark.anyio
 
@@ -184,6 +186,35 @@ async def test_listeners_hear_what_changed(assemble: Assemble, stores: Path, put
     await inventory.look(now=True)
 
     assert heard == [Changes(["a"], [], [])]
+
+
+async def test_what_a_cancelled_look_has_found_is_told_by_the_next(
+    world: OpenWorld, put_store: PutStore, until: Until
+) -> None:
+    opened = await world({"gone": {}})
+    inventory = opened.parts.inventory
+    is_opening, is_over = threading.Event(), threading.Event()
+    heard: list[Changes] = []
+
+    def hold(db: StoreConnection) -> None:
+        is_opening.set()
+        is_over.wait(30)
+
+    opened.reader.script["new"] = {}
+    opened.reader.acts["new", "open"] = hold
+    inventory.listeners.add(heard.append)
+    opened.path("gone").unlink()
+    put_store(opened.path("new"))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(opened.parts.look)
+        await until(is_opening.is_set)
+        tasks.cancel_scope.cancel()
+    is_over.set()
+
+    assert await inventory.look(now=True) == Changes(["new"], [], ["gone"])
+    assert heard == [Changes(["new"], [], ["gone"])]
+    assert opened.parts.states == {"new": "open"}
 
 
 # --------------------------------------------------------------------------- readers
