@@ -198,7 +198,8 @@ class Session:
 
         async def report(partial: Partial) -> None:
             self._outbox.append(self._codec_of().notification("$/progress", Progress(token, partial)))
-            await self._flush()
+            # Not awaited: no store waits for a slow client, and a cancel must not cut a message in two.
+            self._tasks.start_soon(self._flush)
 
         return report
 
