@@ -419,6 +419,22 @@ async def connect() -> AsyncIterator[Connect]:
         tasks.cancel_scope.cancel()
 
 
+Dial = Callable[[socket.socket], Awaitable[Client]]
+
+
+@pytest.fixture
+async def dial() -> AsyncIterator[Dial]:
+    """`await dial(listener)` connects to a socket that listens."""
+    async with AsyncExitStack() as stack:
+
+        async def open_it(listener: socket.socket) -> Client:
+            stream = await anyio.connect_unix(listener.getsockname())
+            stack.push_async_callback(stream.aclose)
+            return Client(stream, "lines")
+
+        yield open_it
+
+
 class Gate:
     """An act that holds a store until it is opened, or until the request is given up."""
 
