@@ -6,14 +6,12 @@ Test modules cannot import each other, so everything is reached through fixtures
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
 import signal
 import socket
 import sqlite3
-import stat
 import subprocess
 import sys
 import tempfile
@@ -266,8 +264,6 @@ class Daemon:
 
 
 StartDaemon = Callable[..., Daemon]
-Program = Callable[..., subprocess.Popen[str]]
-Snapshot = Callable[[Path], dict[str, tuple[object, ...]]]
 MakeSlowStore = Callable[[Path], Path]
 
 
@@ -332,79 +328,6 @@ def start_shared_daemon() -> Iterator[StartDaemon]:
 def daemon(start_daemon: StartDaemon) -> Daemon:
     """A daemon of the test's own, with every setting at its default and no stores yet."""
     return start_daemon()
-
-
-@pytest.fixture
-def program() -> Iterator[Program]:
-    """`program(code, *args)` runs Python beside the test, with pipes; ended with the test."""
-    started: list[subprocess.Popen[str]] = []
-
-    def run(code: str, *args: object) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, "-c", code, *map(str, args)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        started.append(process)
-        return process
-
-    yield run
-    for process in started:
-        process.kill()
-        process.communicate()
-
-
-class Sql:
-    """Another program that has a database open; it answers each statement with `ok` or the error."""
-
-    CODE = """
-import sqlite3, sys
-db = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=0)
-for line in sys.stdin:
-    try:
-        db.execute(line).fetchall()
-        print("ok", flush=True)
-    except sqlite3.Error as error:
-        print(error, flush=True)
-"""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
-
-    def run(self, sql: str) -> str:
-        """Run one statement there and return what it says; empty when the program has died."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(sql + "\n")
-        self.process.stdin.flush()
-        return self.process.stdout.readline().strip()
-
-
-@pytest.fixture
-def sql(program: Program) -> Callable[[Path], Sql]:
-    """`sql(path)` starts another program that has the database at *path* open."""
-    return lambda path: Sql(program(Sql.CODE, path))
-
-
-@pytest.fixture(scope="session")
-def snapshot() -> Snapshot:
-    """`snapshot(directory)` gives all that a reader could have touched: kind, bytes, inode, time stamps."""
-
-    def entry(path: Path) -> tuple[object, ...]:
-        about = path.lstat()
-        content: object = None
-        if stat.S_ISREG(about.st_mode):
-            content = hashlib.sha256(path.read_bytes()).hexdigest()
-        elif stat.S_ISLNK(about.st_mode):
-            content = path.readlink()
-        return (about.st_mode, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns, content)
-
-    def take(directory: Path) -> dict[str, tuple[object, ...]]:
-        every = [directory, *directory.rglob("*")]
-        return {str(path.relative_to(directory)): entry(path) for path in every}
-
-    return take
 
 
 SLOW_QUERY = " ".join(["la"] * 200)

@@ -273,9 +273,9 @@ def test_a_binary_message_that_is_wrong_is_answered_and_the_connection_lives_on(
 def test_requests_in_flight_are_answered_although_the_stream_breaks_behind_them(
     start_daemon: StartDaemon, make_store: MakeStore
 ) -> None:
-    daemon = start_daemon("[cache]\nanswers_bytes = 0\n")
+    daemon = start_daemon("[cache]\nanswers_bytes = 0\n", is_launched=False)
     make_store(daemon.stores / "good.sqlite", {"good.md": "# Good\n\nsound words\n"})
-    daemon.wait_state("good", "open")
+    daemon.start().ask("rescan")
     search = b'{"id":"mine","method":"search","params":{"query":"sound"}}'
     with daemon.raw() as stream:
         stream.sendall(_headers(search) + b"nonsense\r\n")
@@ -360,9 +360,9 @@ def _is_admitted(daemon: Daemon) -> bool:
 def test_one_request_too_many_on_a_connection_is_overloaded_and_the_others_are_answered(
     start_daemon: StartDaemon, make_slow_store: MakeSlowStore, slow_query: str
 ) -> None:
-    daemon = start_daemon("[server]\nmax_in_flight = 3\n")
+    daemon = start_daemon("[server]\nmax_in_flight = 3\n", is_launched=False)
     make_slow_store(daemon.stores / "slow.sqlite")
-    daemon.wait_state("slow", "open")
+    daemon.start().ask("rescan")
     with daemon.client() as client:
         running = [client.send("search", query=slow_query, deadline_ms=1_500) for _ in range(3)]
         late = client.send("search", query="quick")

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from tests.conftest import MakeStore
-    from tests.system.conftest import Daemon, MakeSlowStore, Program, Sql, StartDaemon
+    from tests.conftest import MakeStore, Program, Sql
+    from tests.system.conftest import Daemon, MakeSlowStore, StartDaemon
+
+pytestmark = pytest.mark.slow
 
 REFUSED = 78  # EX_CONFIG
 USAGE = 2
@@ -207,10 +209,9 @@ def test_a_reload_says_what_changed(daemon: Daemon, make_store: MakeStore) -> No
 @pytest.fixture
 def busy(start_daemon: StartDaemon, make_slow_store: MakeSlowStore) -> Daemon:
     """A daemon with a store that keeps a query busy for many seconds."""
-    daemon = start_daemon("[server]\ndrain_s = 3\n")
+    daemon = start_daemon("[server]\ndrain_s = 2\n", is_launched=False)
     make_slow_store(daemon.stores / "slow.sqlite")
-    daemon.wait_state("slow", "open")
-    daemon.wait_for(lambda: daemon.found("quick"), what="the slow store at rest")
+    assert daemon.start().found("quick") == ["slow:a.md#0"]
     return daemon
 
 
@@ -301,10 +302,10 @@ def test_a_daemon_killed_while_it_copies_leaves_nothing_harmful(
 def test_a_store_directory_that_is_removed_while_its_stores_answer_ends_nothing(
     start_daemon: StartDaemon, make_store: MakeStore
 ) -> None:
-    daemon = start_daemon("[cache]\nanswers_bytes = 0\n")
+    daemon = start_daemon("[cache]\nanswers_bytes = 0\n", is_launched=False)
     make_store(daemon.stores / "one.sqlite", WORDS)
     make_store(daemon.stores / "two.sqlite", WORDS)
-    daemon.wait_for(lambda: len(daemon.found("sound")) == 2, what="both stores")
+    assert len(daemon.start().found("sound")) == 2
     with daemon.client() as client:
         ids = [client.send("search", query="sound", limit=1 + n % 40) for n in range(40)]
         shutil.rmtree(daemon.stores)

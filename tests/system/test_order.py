@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from tests.conftest import MakeStore
     from tests.system.conftest import Client, Daemon, StartDaemon
 
+pytestmark = pytest.mark.slow
+
 TOOLS: Any = import_module("contextpull.tools")
 OPS: Any = import_module("contextpull.ops")
 STORE: Any = import_module("contextpull.store")

@@ -96,21 +96,19 @@ class Speaker:
 @pytest.fixture(scope="module")
 def library(start_shared_daemon: StartDaemon, make_store: MakeStore) -> Daemon:
     """A daemon with three stores."""
-    daemon = start_shared_daemon()
+    daemon = start_shared_daemon(is_launched=False)
     for name in ("one", "two", "three"):
         make_store(daemon.stores / f"{name}.sqlite", BOOK)
-    for name in ("one", "two", "three"):
-        daemon.wait_state(name, "open")
+    daemon.start().ask("rescan")
     return daemon
 
 
 @pytest.fixture
 def slow(start_daemon: StartDaemon, make_slow_store: MakeSlowStore) -> Daemon:
     """A daemon with a store that keeps a query busy for many seconds."""
-    daemon = start_daemon()
+    daemon = start_daemon(is_launched=False)
     make_slow_store(daemon.stores / "slow.sqlite")
-    daemon.wait_state("slow", "open")
-    daemon.wait_for(lambda: daemon.found("quick"), what="the slow store at rest")
+    assert daemon.start().found("quick") == ["slow:a.md#0"]
     return daemon
 
 
@@ -339,7 +337,7 @@ def test_cancelling_what_is_not_running_does_nothing(library: Daemon) -> None:
     assert library.ask("$/cancelRequest", id="x") == {}
 
 
-# --------------------------------------------------------------------------- progress, subscriptions, sync
+# --------------------------------------------------------------------------- progress, subscriptions
 
 
 @pytest.mark.parametrize("token", ["mine", 17])
@@ -347,10 +345,10 @@ def test_cancelling_what_is_not_running_does_nothing(library: Daemon) -> None:
 def test_a_token_streams_progress_before_the_whole_answer(
     start_daemon: StartDaemon, make_store: MakeStore, method: str, token: Any
 ) -> None:
-    daemon = start_daemon()
+    daemon = start_daemon(is_launched=False)
     for name in ("one", "two", "three"):
         make_store(daemon.stores / f"{name}.sqlite", BOOK)
-        daemon.wait_state(name, "open")
+    daemon.start()
     params = {"query": "whale"} if method == "search" else {"pattern": "whale"}
     with daemon.client() as client:
         request_id = client.send(method, {**params, "partialResultToken": token})
@@ -385,30 +383,3 @@ def test_a_subscriber_is_told_what_changes_until_it_has_enough(
         make_store(daemon.stores / "other.sqlite", BOOK)
         daemon.wait_state("other", "open")
         assert speaker.ask("ping", request_id=5) == {"jsonrpc": "2.0", "id": 5, "result": {}}
-
-
-@pytest.mark.parametrize("method", ["search", "grep", "read", "index"])
-def test_sync_answers_from_what_is_on_disk_when_the_request_arrives(
-    start_daemon: StartDaemon, make_store: MakeStore, method: str
-) -> None:
-    # Neither events nor the timer would show it in time.
-    daemon = start_daemon("[discovery]\nevents = false\nrescan_s = 3600\n")
-    path = daemon.stores / "notes.sqlite"
-    params: dict[str, Any] = {
-        "search": {"query": "edition"},
-        "grep": {"pattern": "edition"},
-        "read": {"ref": "notes:notes.md#0"},
-        "index": {"store": "notes"},
-    }[method]
-    for edition in range(3):
-        make_store(
-            path,
-            {"notes.md": f"# Edition {edition}\n\nThe edition numbered {edition}, of all the editions.\n"},
-        )
-        answer = daemon.ask(method, params, sync=True)
-        assert f"dition {edition}" in json.dumps(answer) or f"numbered {edition}" in json.dumps(answer)
-    path.unlink()
-    if method in ("search", "grep"):
-        assert daemon.ask(method, params, sync=True)["stores"]["asked"] == 0
-    else:
-        assert daemon.refusal(method, params, sync=True).code == "unknown_store"

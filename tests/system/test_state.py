@@ -14,18 +14,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from tests.conftest import MakeStore
-    from tests.system.conftest import Daemon, Sql, StartDaemon
+    from tests.conftest import MakeStore, Sql
+    from tests.system.conftest import Daemon, StartDaemon
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
 def known(start_daemon: StartDaemon, make_store: MakeStore) -> Daemon:
     """A daemon that knows a store and a file that is none, and has been stopped."""
-    daemon = start_daemon()
+    daemon = start_daemon(is_launched=False)
     make_store(daemon.stores / "known.sqlite", {"a.md": "# A\n\nremembered words\n"})
     (daemon.stores / "text.sqlite").write_text("no store", encoding="utf-8")
-    daemon.wait_state("known", "open")
-    daemon.ask("rescan")
+    daemon.start().ask("rescan")
     assert daemon.stop() == 0
     return daemon
 

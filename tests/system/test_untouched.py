@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from tests.conftest import MakeStore
-    from tests.system.conftest import Daemon, Program, Snapshot, Sql, StartDaemon
+    from tests.conftest import MakeStore, Program, Snapshot, Sql
+    from tests.system.conftest import Daemon, StartDaemon
+
+pytestmark = pytest.mark.slow
 
 DOCUMENTS = {
     "a.md": "# Alpha\n\nThe first of some sections about whales, long enough to stand alone.\n",

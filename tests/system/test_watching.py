@@ -6,17 +6,20 @@ generous deadline is asserted, since a test machine may be busy with other thing
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from tests.conftest import MakeStore
-    from tests.system.conftest import Daemon, Snapshot, StartDaemon
+    from tests.conftest import MakeStore, Snapshot
+    from tests.system.conftest import Daemon, StartDaemon
+
+pytestmark = pytest.mark.slow
 
 VISIBLE_S = 5.0
 SETTINGS = {
@@ -218,3 +221,33 @@ def test_a_pinned_name_is_taken_from_whoever_would_have_it(
 
 def _roots(daemon: Daemon) -> dict[str, Path]:
     return {store["name"]: Path(store["root"]) for store in daemon.ask("stores")["stores"]}
+
+
+# --------------------------------------------------------------------------- at once
+
+
+@pytest.mark.parametrize("method", ["search", "grep", "read", "index"])
+def test_sync_answers_from_what_is_on_disk_when_the_request_arrives(
+    start_daemon: StartDaemon, make_store: MakeStore, method: str
+) -> None:
+    # Neither events nor the timer would show it in time.
+    daemon = start_daemon("[discovery]\nevents = false\nrescan_s = 3600\n")
+    path = daemon.stores / "notes.sqlite"
+    params: dict[str, Any] = {
+        "search": {"query": "edition"},
+        "grep": {"pattern": "edition"},
+        "read": {"ref": "notes:notes.md#0"},
+        "index": {"store": "notes"},
+    }[method]
+    for edition in range(3):
+        make_store(
+            path,
+            {"notes.md": f"# Edition {edition}\n\nThe edition numbered {edition}, of all the editions.\n"},
+        )
+        answer = daemon.ask(method, params, sync=True)
+        assert f"dition {edition}" in json.dumps(answer) or f"numbered {edition}" in json.dumps(answer)
+    path.unlink()
+    if method in ("search", "grep"):
+        assert daemon.ask(method, params, sync=True)["stores"]["asked"] == 0
+    else:
+        assert daemon.refusal(method, params, sync=True).code == "unknown_store"
