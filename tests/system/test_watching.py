@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from tests.conftest import MakeStore, Snapshot
+    from tests.conftest import MakeStore, Snapshot, Sql
     from tests.system.conftest import Daemon, StartDaemon
 
 pytestmark = pytest.mark.slow
@@ -181,6 +182,65 @@ def test_what_is_no_store_is_not_listed(watching: Daemon, make_store: MakeStore)
     names = {Path(store["path"]).name for store in watching.ask("stores")["stores"]}
     assert not names & {".hidden.sqlite", "notes.txt", "x.sqlite-journal", "x.sqlite-wal", "no-suffix"}
     path.unlink()
+
+
+# --------------------------------------------------------------------------- where the system tells nothing
+
+
+def test_a_directory_that_must_be_polled_is_looked_at_every_second(
+    start_daemon: StartDaemon, make_store: MakeStore
+) -> None:
+    daemon = start_daemon(is_launched=False)
+    daemon.configure(
+        f'[discovery]\nevents = false\nrescan_s = 3600\n[[watch]]\npath = "{daemon.stores}"\npoll = true\n'
+    )
+    daemon.start()
+    make_store(daemon.stores / "polled.sqlite", _text("polled"))
+    _soon(daemon, lambda: daemon.found("polled"), "a store in a directory that is polled")
+
+
+def test_a_system_that_refuses_to_watch_is_reported_and_polled(
+    start_daemon: StartDaemon, make_store: MakeStore
+) -> None:
+    # A user namespace has limits of its own.
+    forbid = 'echo 0 > /proc/sys/user/max_inotify_instances && exec "$@"'
+    wrapper = ("unshare", "--user", "--map-root-user", "sh", "-c", forbid, "sh")
+    if shutil.which("unshare") is None or subprocess.run([*wrapper, "true"], check=False).returncode:
+        pytest.skip("there are no user namespaces to forbid watching in")
+    daemon = start_daemon(wrapper=wrapper)
+    error = daemon.wait_for(lambda: daemon.ask("status")["watch"]["error"], what="the watch to fail")
+    assert "max_user_instances" in error
+    make_store(daemon.stores / "polled.sqlite", _text("polled"))
+    _soon(daemon, lambda: daemon.found("polled"), "a store where nothing can be watched")
+
+
+def test_answering_does_not_make_the_daemon_look_again(
+    start_daemon: StartDaemon, make_store: MakeStore, sql: Callable[[Path], Sql]
+) -> None:
+    daemon = start_daemon("[cache]\nanswers_bytes = 0\n", is_launched=False)
+    for name, is_rollback in (("rollback", True), ("rest", False), ("written", False)):
+        make_store(daemon.stores / f"{name}.sqlite", _text("quiet"), rollback=is_rollback)
+    writer = sql(daemon.stores / "written.sqlite")
+    assert writer.run("INSERT INTO meta VALUES ('x', 'y')") == "ok"
+    daemon.start()
+    assert len(daemon.found("quiet")) == 3
+    looks = daemon.wait_for(_steady_looks(daemon), what="the watch to be armed")
+    for limit in range(1, 31):
+        daemon.ask("search", query="quiet", limit=limit)
+    assert daemon.ask("status")["watch"]["looks"] == looks
+
+
+def _steady_looks(daemon: Daemon) -> Callable[[], int]:
+    """Return a condition: the number of looks, once it has not grown for a while."""
+    last = [0, time.monotonic()]
+
+    def check() -> int:
+        looks, now = daemon.ask("status")["watch"]["looks"], time.monotonic()
+        if looks != last[0]:
+            last[:] = [looks, now]
+        return looks if now - last[1] > 0.6 else 0
+
+    return check
 
 
 # --------------------------------------------------------------------------- names
