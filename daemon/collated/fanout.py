@@ -16,7 +16,7 @@ from .catalog import Store
 from .errors import RequestFailed
 from .health import Health
 from .inventory import Inventory
-from .pool import Pool
+from .pool import Pool, Question
 from .protocol import Answered, Failure
 
 __all__ = ["GRACE_S", "SHARES", "WORKERS", "Asked", "Fanout", "Selection"]
@@ -32,6 +32,10 @@ WORKERS = (os.cpu_count() or 1) + 2
 SHARES = (4, 1)
 """A store may use a quarter of what is left before the others are served, then all of it."""
 
+# Stores asked in one hop at most, how many such hops at a time, and how long one store may take in it.
+_BATCH = 32
+_LANES = os.cpu_count() or 1
+_QUICK_S = 0.02
 # How long after the deadline a statement is given to stop before its store is no longer waited for.
 GRACE_S = 0.1
 _ATTEMPTS = 3
@@ -222,6 +226,39 @@ class Fanout:
         todo = list(asked)
         for share in SHARES:
             todo = await self.serve(todo, job, budget, share)
+
+    async def quick(
+        self,
+        asked: Sequence[A],
+        function: Callable[[A], Callable[[StoreConnection], T]],
+        take: Callable[[A, T], Awaitable[None]],
+        budget: Budget,
+    ) -> list[A]:
+        """Ask the stores that are open, many in one hop; hand each answer to *take*, and return the others.
+
+        Those returned want to be served by themselves. A hop to another thread costs more than most
+        stores take to answer. Where a store stands still, those after it in its hop are returned.
+        """
+        left = dict.fromkeys(asked)
+        size = min(_BATCH, -(-len(asked) // _LANES))
+        batches = iter([asked[start : start + size] for start in range(0, len(asked), size or 1)])
+
+        async def work() -> None:
+            for batch in batches:
+                questions = [Question(a.store.path, a.store.signature, function(a)) for a in batch]
+                answers = await self.pool.ask_each(questions, _QUICK_S)
+                for each, answer in zip(batch, answers, strict=True):
+                    if answer is not None:
+                        del left[each]
+                        self.health.answered(each.store.path)
+                        await take(each, answer)
+
+        if len(asked) > self._workers:
+            with anyio.move_on_after(budget.remaining() / SHARES[0]):
+                async with anyio.create_task_group() as tasks:
+                    for _ in range(_LANES):
+                        tasks.start_soon(work)
+        return list(left)
 
     async def serve(
         self, asked: Iterable[A], job: Callable[[A, Budget], Awaitable[None]], budget: Budget, share: int

@@ -1,7 +1,7 @@
 """Search and grep over many stores: fan out by tier, merge, materialise the winners (DESIGN §5)."""
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from math import isfinite
 
@@ -161,6 +161,9 @@ class Federation:
                 if not askers or search.is_filled(tier):
                     continue
                 missing = [each for each in askers if not self._recall(each, tier)]
+                if share == SHARES[0]:
+                    question = partial(_question, search, tier)
+                    missing = await self._fanout.quick(missing, question, partial(self._take, search), budget)
                 late += await self._fanout.serve(missing, partial(self._advance, search, tier), budget, share)
             todo = late
 
@@ -174,12 +177,14 @@ class Federation:
     async def _advance(self, search: _Search, tier: Tier, each: _Searched, budget: Budget) -> None:
         """Bring the store's list up to *tier*, from the start when its contents have changed."""
         while True:
-            function = partial(_passes, each.reader, each.query, each.upto(tier), search.goes_ahead)
             try:
-                lists = await self._fanout.ask_once(each, function, budget)
+                lists = await self._fanout.ask_once(each, _question(search, tier, each), budget)
                 break
             except StoreMoved:
                 await self._renew(each)
+        await self._take(search, each, lists)
+
+    async def _take(self, search: _Search, each: _Searched, lists: dict[Tier, list[Ranked]]) -> None:
         for asked, ranked in lists.items():
             each.learn(asked, ranked)
             size = sum(_RANKED_BYTES + len(hit.id) for hit in ranked) + len(each.query.text)
@@ -197,37 +202,45 @@ class Federation:
         self, searched: Sequence[_Searched], chosen: Sequence[tuple[str, Ranked]], budget: Budget
     ) -> list[protocol.Hit] | None:
         """Return *chosen* as hits; None when a store changed or failed meanwhile: then choose anew."""
+        by_name = {each.store.name: each for each in searched}
+        made, wanted = self._recall_hits(by_name, chosen)
+        is_settled = True
+
+        def question(each: _Searched) -> Callable[[StoreConnection], list[Hit]]:
+            return partial(_hits, each.reader, each.query, wanted[each.store.name])
+
+        async def take(each: _Searched, hits: list[Hit]) -> None:
+            for one, hit in zip(wanted[each.store.name], hits, strict=True):
+                made[each.store.name, one.id] = hit
+                self._cache.put(each.key(one), hit, _HIT_BYTES + len(hit.snippet) + len(hit.heading_path))
+
+        async def job(each: _Searched, hop: Budget) -> None:
+            nonlocal is_settled
+            try:
+                await take(each, await self._fanout.ask_once(each, question(each), hop))
+            except StoreMoved:
+                is_settled = False
+                await self._renew(each)
+
+        asked = [by_name[name] for name in wanted]
+        await self._fanout.each(await self._fanout.quick(asked, question, take, budget), job, budget)
+        if not (is_settled and all(each.is_answering for each in asked)):
+            return None
+        return [_hit(by_name[store], made[store, ranked.id]) for store, ranked in chosen]
+
+    def _recall_hits(
+        self, by_name: Mapping[str, _Searched], chosen: Sequence[tuple[str, Ranked]]
+    ) -> tuple[dict[tuple[str, str], Hit], dict[str, list[Ranked]]]:
+        """Return the hits that are remembered, by store and id, and what is to be made, by store."""
         made: dict[tuple[str, str], Hit] = {}
         wanted: dict[str, list[Ranked]] = {}
-        by_name = {each.store.name: each for each in searched}
         for store, ranked in chosen:
             hit = self._cache.get(by_name[store].key(ranked))
             if hit is None:
                 wanted.setdefault(store, []).append(ranked)
             else:
                 made[store, ranked.id] = hit
-        is_settled = True
-
-        async def job(each: _Searched, hop: Budget) -> None:
-            nonlocal is_settled
-            ranked, reader, query = wanted[each.store.name], each.reader, each.query
-            try:
-                hits = await self._fanout.ask_once(each, lambda db: reader.hits(db, query, ranked), hop)
-            except StoreMoved:
-                is_settled = False
-                await self._renew(each)
-                return
-            if len(hits) < len(ranked):
-                raise StoreError("damaged", "the store's index and its records do not agree")
-            for one, hit in zip(ranked, hits, strict=True):
-                made[each.store.name, one.id] = hit
-                self._cache.put(each.key(one), hit, _HIT_BYTES + len(hit.snippet) + len(hit.heading_path))
-
-        asked = [by_name[name] for name in wanted]
-        await self._fanout.each(asked, job, budget)
-        if not (is_settled and all(each.is_answering for each in asked)):
-            return None
-        return [_hit(by_name[store], made[store, ranked.id]) for store, ranked in chosen]
+        return made, wanted
 
     # ----------------------------------------------------------------- grep
 
@@ -278,6 +291,19 @@ class Federation:
 def _spare(budget: Budget) -> Budget:
     """Return *budget*, or a moment where slow stores used it up: what others found is shown all the same."""
     return Budget(max(budget.deadline, time.monotonic() + _SPARE_S))
+
+
+def _question(
+    search: _Search, tier: Tier, each: _Searched
+) -> Callable[[StoreConnection], dict[Tier, list[Ranked]]]:
+    return partial(_passes, each.reader, each.query, each.upto(tier), search.goes_ahead)
+
+
+def _hits(reader: Reader, query: Query, ranked: list[Ranked], db: StoreConnection) -> list[Hit]:
+    hits = reader.hits(db, query, ranked)
+    if len(hits) < len(ranked):
+        raise StoreError("damaged", "the store's index and its records do not agree")
+    return hits
 
 
 def _passes(

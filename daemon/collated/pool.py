@@ -5,17 +5,21 @@ that thread in one hop. Connections are kept in a least-recently-used set.
 """
 
 import asyncio
+import math
+import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 import aiosqlite
+from msgspec import Struct
 
 from collated_readers import Budget
 from collated_readers.opening import Signature, StoreConnection, StoreMoved, ask, open_store
 
-__all__ = ["Pool"]
+__all__ = ["Pool", "Question"]
 
 T = TypeVar("T")
 
@@ -50,9 +54,14 @@ class _Connection(aiosqlite.Connection):
         return self.stopped
 
     @property
+    def store(self) -> StoreConnection:
+        """Return the store; other threads may `ask` it too."""
+        return cast("StoreConnection", self._conn)  # the connector makes nothing else
+
+    @property
     def signature(self) -> Signature:
         """Return the signature of the bytes that this connection reads."""
-        return cast("StoreConnection", self._conn).signature  # the connector makes nothing else
+        return self.store.signature
 
 
 class _Slot:
@@ -65,6 +74,14 @@ class _Slot:
         self.is_doomed = False
         self.lock = asyncio.Lock()
         self.users = 0
+
+
+class Question(Struct, Generic[T]):
+    """What `Pool.ask_each` asks of one store."""
+
+    path: str
+    signature: Signature | None
+    function: Callable[[StoreConnection], T]
 
 
 class Pool:
@@ -114,9 +131,49 @@ class Pool:
             self._doom(path, slot)
             raise
         finally:
-            slot.users -= 1
-            if slot.connection is None or slot.is_doomed or len(self._slots) > self.max_open:
-                self._tidy(path, slot)
+            self._release(path, slot)
+
+    async def ask_each(self, questions: Sequence[Question[T]], slice_s: float) -> list[T | None]:
+        """Return what stores that are open and quick answer, all in one hop; None for every other.
+
+        None says only that the store wants an `ask` of its own: it is not open, it moved, it failed or
+        took longer than *slice_s* seconds.
+        """
+        answers: list[T | None] = [None] * len(questions)
+        budgets = [Budget(math.inf) for _ in questions]
+        slots = [self._slots.get(each.path) for each in questions]
+        ready = [
+            (position, slot, slot.connection)
+            for position, slot in enumerate(slots)
+            if slot and slot.connection and slot.connection.signature == questions[position].signature
+        ]
+
+        def run(_: StoreConnection) -> None:
+            for position, _slot, connection in ready:
+                budgets[position].deadline = time.monotonic() + slice_s
+                with suppress(Exception):  # asked by itself, the store says what is wrong
+                    function = questions[position].function
+                    answers[position] = ask(connection.store, function, budgets[position])
+
+        for position, slot, _connection in ready:
+            slot.users += 1
+            self._slots.move_to_end(questions[position].path)
+        try:
+            if ready:
+                await ready[0][2].hop(run)
+        except asyncio.CancelledError:
+            for budget in budgets:
+                budget.cancelled = True
+            raise
+        finally:
+            for position, slot, _connection in ready:
+                self._release(questions[position].path, slot)
+        return answers
+
+    def _release(self, path: str, slot: _Slot) -> None:
+        slot.users -= 1
+        if slot.connection is None or slot.is_doomed or len(self._slots) > self.max_open:
+            self._tidy(path, slot)
 
     def forget(self, path: str, *, unless: Signature | None = None) -> None:
         """Close the store at *path* once its users are done, but not when it reads the bytes of *unless*."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+import threading
 import time
 import weakref
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -53,13 +54,19 @@ class StoreConnection(sqlite3.Connection):
     signature: Signature
     on_close: Callable[[], object] | None = None
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:  # sqlite3.connect's own
+        """Open as `sqlite3.connect` says; `lock` is held by whoever asks or closes."""
+        super().__init__(*arguments, **options)
+        self.lock = threading.Lock()
+
     def has_moved(self) -> bool:
         """Tell whether the file at the store's path is another or was written; never for a copy."""
         return self.mode != "copy" and _differs(self.path, self.signature)
 
     def close(self) -> None:
         """Close; may be called twice."""
-        super().close()
+        with self.lock:
+            super().close()
         if self.on_close is not None:
             self.on_close()
 
@@ -222,12 +229,23 @@ def _transaction(db: StoreConnection) -> Generator[None, None, None]:
 def ask(db: StoreConnection, function: Callable[[StoreConnection], T], budget: Budget) -> T:
     """Return `function(db)`, run in one read transaction that ends with *budget*.
 
+    May be called from any thread; one that comes while another asks waits for it within its budget.
+
     Raises:
         StoreMoved: the store is not what was opened, or did not stay so; open it again.
         StoreError: `deadline_exceeded`, or what went wrong with the store.
         RequestError: as *function* raised it.
     """
     budget.check()
+    if not db.lock.acquire(timeout=budget.remaining()):
+        raise StoreError("deadline_exceeded", "the store did not answer in time")
+    try:
+        return _ask(db, function, budget)
+    finally:
+        db.lock.release()
+
+
+def _ask(db: StoreConnection, function: Callable[[StoreConnection], T], budget: Budget) -> T:
     if db.has_moved():
         raise StoreMoved
     try:
