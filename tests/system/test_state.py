@@ -169,10 +169,10 @@ def test_a_state_directory_that_cannot_be_used_is_done_without(
 # --------------------------------------------------------------------------- full disks
 
 
-def _small_disk(directory: Path) -> Sequence[str]:
-    """Return a wrapper that gives the daemon a file system of its own, of 256 KiB, at *directory*."""
+def _small_disk(directory: Path, size: str = "256k") -> Sequence[str]:
+    """Return a wrapper that gives the daemon a file system of its own at *directory*."""
     namespace = ("unshare", "--user", "--map-root-user", "--mount")
-    mount = f'mount -t tmpfs -o size=256k none "{directory}" && exec "$@"'
+    mount = f'mount -t tmpfs -o size={size} none "{directory}" && exec "$@"'
     wrapper = (*namespace, "sh", "-c", mount, "sh")
     directory.mkdir(parents=True)
     if shutil.which("unshare") is None or subprocess.run([*wrapper, "true"], check=False).returncode:
@@ -188,6 +188,17 @@ def _fill(directory: Path) -> Path:
             file.write(bytes(4_096))
     assert full.value.errno == errno.ENOSPC
     return filler
+
+
+def test_a_disk_without_room_for_any_memory_stops_nothing(
+    start_daemon: StartDaemon, make_store: MakeStore
+) -> None:
+    daemon = start_daemon(is_launched=False)
+    daemon.wrapper = _small_disk(daemon.state, "4k")
+    make_store(daemon.stores / "one.sqlite", {"a.md": "# A\n\nall the same words\n"})
+    daemon.start()
+    assert daemon.found("words") == ["one:a.md#0"]
+    assert "full" in _state_error(daemon)
 
 
 def test_a_full_disk_under_the_memory_is_said_and_stops_nothing(
