@@ -3,6 +3,7 @@
 Only a memory: lost, damaged, locked or unwritable, it is rebuilt or done without, never fatal.
 """
 
+import asyncio
 import os
 import sqlite3
 import zlib
@@ -31,6 +32,29 @@ _VERSION = zlib.crc32(f"1 {__version__}".encode()) & 0x7FFF_FFFF
 _KEPT = (State.OPEN, State.REFUSED)
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Store)
+
+
+class _Connection(aiosqlite.Connection):
+    """One whose thread can be waited for when it could not open the file."""
+
+    stopped: asyncio.Future[object] | None = None
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(lambda: sqlite3.connect(path, timeout=1.0), iter_chunk_size=64)
+
+    def stop(self) -> asyncio.Future[object] | None:
+        self.stopped = super().stop()  # pyright: ignore[reportUnknownMemberType]  # a bare `Future`
+        return self.stopped
+
+
+async def _connected(db: _Connection) -> _Connection:
+    try:
+        await db
+    except sqlite3.Error:
+        if db.stopped is not None:  # else the thread would speak to an event loop that may be closed by then
+            await db.stopped
+        raise
+    return db
 
 
 class Memory:
@@ -86,7 +110,7 @@ class Memory:
 
     async def _load(self) -> dict[str, Store]:
         await anyio.to_thread.run_sync(_make_directory, self._path.parent)
-        self._db = await aiosqlite.connect(self._path, timeout=1.0)
+        self._db = await _connected(_Connection(self._path))
         await self._db.execute("PRAGMA journal_mode = WAL")
         await self._db.execute("PRAGMA synchronous = NORMAL")
         version = await self._value("PRAGMA user_version")
