@@ -283,10 +283,11 @@ class Scripted(ContextPull):
 class World:
     """Small real stores, one for each name in a script, and the daemon's parts that ask them."""
 
-    def __init__(self, stores: Path, script: Script, assemble: Assemble) -> None:
+    def __init__(self, stores: Path, script: Script, assemble: Assemble, workers: int) -> None:
         self.stores = stores
         self.reader = Scripted(script)
         self.parts = assemble(readers=[self.reader])
+        self.fanout = Fanout(self.parts.inventory, self.parts.pool, workers)
         self._ages = itertools.count(_LONG_AGO_S)
 
     async def open(self) -> None:
@@ -308,12 +309,12 @@ class World:
     async def search(self, *, seconds: float = 10.0, **params: object) -> SearchResult:
         """Search for `q`, with the daemon's own cache; *params* by the names of `SearchParams`."""
         asked = msgspec.structs.replace(SearchParams("q"), **params)
-        return await Federation(self.parts.fanout, self.parts.cache).search(asked, Budget.lasting(seconds))
+        return await Federation(self.fanout, self.parts.cache).search(asked, Budget.lasting(seconds))
 
     async def grep(self, *, seconds: float = 10.0, **params: object) -> GrepResult:
         """Grep for `q`, with the daemon's own cache; *params* by the names of `GrepParams`."""
         asked = msgspec.structs.replace(GrepParams("q"), **params)
-        return await Federation(self.parts.fanout, self.parts.cache).grep(asked, Budget.lasting(seconds))
+        return await Federation(self.fanout, self.parts.cache).grep(asked, Budget.lasting(seconds))
 
     def _write(self) -> None:
         for name in self.reader.script:
@@ -327,11 +328,17 @@ OpenWorld = Callable[[Script], Awaitable[World]]
 
 
 @pytest.fixture
-def world(assemble: Assemble, stores: Path) -> OpenWorld:
+def workers() -> int:
+    """How many stores a world asks at a time; where there are more, many are asked in one hop."""
+    return WORKERS
+
+
+@pytest.fixture
+def world(assemble: Assemble, stores: Path, workers: int) -> OpenWorld:
     """`await world(script)` opens stores that answer as the script says."""
 
     async def open_it(script: Script) -> World:
-        opened = World(stores, script, assemble)
+        opened = World(stores, script, assemble, workers)
         await opened.open()
         return opened
 

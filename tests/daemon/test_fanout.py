@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 
-Job = Callable[[Asked, Budget], Awaitable[None]]
+Act = Callable[[StoreConnection], object]
 ENDLESS = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT count(*) FROM c"
 
 
@@ -199,6 +200,70 @@ async def test_with_nobody_to_ask_nothing_happens(parts: Parts) -> None:
         raise AssertionError
 
     await parts.fanout.each([], job, Budget.lasting(10))
+
+
+# --------------------------------------------------------------------------- asking many in one hop
+
+
+async def quick(fanout: Fanout, asked: list[Asked], act: Act) -> tuple[list[str], list[str]]:
+    """Ask in one hop, and return who answered and who is left."""
+    answered: list[str] = []
+
+    def question(each: Asked) -> Callable[[StoreConnection], str]:
+        def answer(db: StoreConnection) -> str:
+            act(db)
+            return db.path.stem
+
+        return answer
+
+    async def take(each: Asked, answer: str) -> None:
+        assert answer == each.store.name
+        answered.append(answer)
+
+    left = await fanout.quick(asked, question, take, Budget.lasting(2))
+    return sorted(answered), names(left)
+
+
+async def test_stores_that_are_open_are_asked_in_one_hop_where_there_are_more_than_workers(
+    parts: Parts,
+) -> None:
+    few = Fanout(parts.inventory, parts.pool, 3)
+    enough = Fanout(parts.inventory, parts.pool, 4)
+
+    assert await quick(few, everybody(parts), lambda db: None) == (["a", "b", "c", "d"], [])
+    assert await quick(enough, everybody(parts), lambda db: None) == ([], ["a", "b", "c", "d"])
+    assert await quick(few, [], lambda db: None) == ([], [])
+
+
+async def test_a_store_that_fails_in_a_hop_with_others_is_left_to_be_asked_by_itself(parts: Parts) -> None:
+    def act(db: StoreConnection) -> None:
+        if db.path.stem == "b":
+            raise StoreError("damaged", "it is broken")
+        if db.path.stem == "c":
+            endless(db)
+
+    assert await quick(Fanout(parts.inventory, parts.pool, 1), everybody(parts), act) == (
+        ["a", "d"],
+        ["b", "c"],
+    )
+    assert backed_off(parts) == []
+
+
+async def test_a_store_that_is_stuck_takes_a_quarter_of_the_time_from_those_in_its_hop(parts: Parts) -> None:
+    is_over = threading.Event()
+
+    def act(db: StoreConnection) -> None:
+        if db.path.stem == "a":
+            is_over.wait(30)
+
+    fanout = Fanout(parts.inventory, parts.pool, 1)
+    try:
+        answered, left = await quick(fanout, everybody(parts), act)
+    finally:
+        is_over.set()
+
+    assert "a" in left
+    assert sorted([*answered, *left]) == ["a", "b", "c", "d"]
 
 
 # --------------------------------------------------------------------------- budgets

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 
+both = pytest.mark.parametrize("workers", [1, 16])
 ENDLESS = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT count(*) FROM c"
 # What `a` knows is found in the worst tier only; `b` has better hits than that.
 TWO: Script = {"a": {"any": [("x", -1.0), ("y", -0.5)]}, "b": {"phrase": [("z", -9.0)]}}
@@ -141,6 +142,7 @@ class Raising:
         raise self.error
 
 
+@both
 @pytest.mark.parametrize("what", ["phrase", "all", "any", "hits"])
 @pytest.mark.parametrize(
     ("error", "code"),
@@ -159,6 +161,7 @@ async def test_one_bad_store_never_hides_the_others(
     assert (result.stores.asked, result.stores.answered) == (3, 2)
 
 
+@both
 @pytest.mark.parametrize("rank", [math.nan, math.inf, -math.inf])
 async def test_a_rank_that_is_not_finite_is_the_stores_own_fault(world: OpenWorld, rank: float) -> None:
     opened = await world({"bad": {"all": [("w", 1.0), ("x", rank)]}, **TWO})
@@ -169,6 +172,7 @@ async def test_a_rank_that_is_not_finite_is_the_stores_own_fault(world: OpenWorl
     assert failures(result) == {"bad": "invalid_rank"}
 
 
+@both
 async def test_what_is_wrong_with_the_request_is_an_error_and_no_partial_answer(world: OpenWorld) -> None:
     opened = await world(TWO)
     opened.reader.acts["a", "all"] = bad(RequestError("invalid_params", "no such filter", "another"))
@@ -179,6 +183,7 @@ async def test_what_is_wrong_with_the_request_is_an_error_and_no_partial_answer(
     assert (caught.value.code, caught.value.suggestion) == ("invalid_params", "another")
 
 
+@both
 @pytest.mark.parametrize("what", ["phrase", "all", "any", "hits"])
 async def test_a_store_that_never_ends_costs_the_others_nothing(world: OpenWorld, what: str) -> None:
     opened = await world({"slow": {"phrase": [("x", -9.0)]}, **TWO})
@@ -190,6 +195,7 @@ async def test_a_store_that_never_ends_costs_the_others_nothing(world: OpenWorld
     assert (result.complete, failures(result)) == (False, {"slow": "deadline_exceeded"})
 
 
+@both
 async def test_a_store_that_never_ends_does_not_keep_the_others_from_filling_the_limit(
     world: OpenWorld,
 ) -> None:
@@ -202,6 +208,7 @@ async def test_a_store_that_never_ends_does_not_keep_the_others_from_filling_the
     assert failures(result) == {"slow": "deadline_exceeded"}
 
 
+@both
 async def test_a_store_that_is_slow_once_is_asked_again_when_the_others_are_served(world: OpenWorld) -> None:
     def slow_at_first(db: StoreConnection) -> None:
         if opened.reader.calls["slow", "phrase"] == 1:
@@ -216,6 +223,7 @@ async def test_a_store_that_is_slow_once_is_asked_again_when_the_others_are_serv
     assert result.complete
 
 
+@both
 async def test_when_no_store_answers_in_time_the_request_has_failed(world: OpenWorld) -> None:
     opened = await world(TWO)
     opened.reader.acts |= {("a", "phrase"): endless, ("b", "phrase"): endless}

@@ -14,7 +14,7 @@ from collated_readers.opening import StoreConnection
 if TYPE_CHECKING:
     from tests.daemon.conftest import OpenWorld, Script
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("workers", [1, 16])]
 
 # What `a` knows is found in the worst tier only; `b` has better hits than that.
 TWO: Script = {"a": {"any": [("x", -1.0), ("y", -0.5)]}, "b": {"phrase": [("z", -9.0)]}}
