@@ -184,7 +184,7 @@ async def test_what_is_wrong_with_the_request_is_an_error_and_no_partial_answer(
 
 
 @both
-@pytest.mark.parametrize("what", ["phrase", "all", "any", "hits"])
+@pytest.mark.parametrize("what", ["phrase", "any", "hits"])
 async def test_a_store_that_never_ends_costs_the_others_nothing(world: OpenWorld, what: str) -> None:
     opened = await world({"slow": {"phrase": [("x", -9.0)]}, **TWO})
     opened.reader.acts["slow", what] = endless

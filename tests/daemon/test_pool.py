@@ -10,7 +10,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from collated.pool import Pool, Question
+from collated.pool import Pool
 from collated_readers import Budget, RequestError, StoreError
 from collated_readers.opening import Signature, StoreConnection, StoreMoved, take_signature
 
@@ -223,104 +223,6 @@ async def test_one_stuck_store_does_not_hold_up_another(pool: Pool, stores: list
         assert await pool.ask(str(stores[1]), None, values, a_while()) == [1]
         assert not endless.has_stopped.is_set()
         tasks.cancel_scope.cancel()
-
-
-# --------------------------------------------------------------------------- asking many in one hop
-
-
-async def questions(
-    pool: Pool, paths: list[Path], function: Callable[[StoreConnection], object] | None = None
-) -> list[Question[object]]:
-    """Open the stores, and return a question for each."""
-    for path in paths:
-        await pool.ask(str(path), None, values, a_while())
-    return [Question(str(path), await signature_of(path), function or values) for path in paths]
-
-
-async def test_open_stores_are_asked_together_on_one_thread(pool: Pool, stores: list[Path]) -> None:
-    threads: set[str] = set()
-
-    def look(db: StoreConnection) -> object:
-        assert db.in_transaction
-        threads.add(threading.current_thread().name)
-        return values(db)
-
-    each = await questions(pool, stores, look)
-
-    assert await pool.ask_each(each, 5.0) == [[0], [1], [2], [3], [4]]
-    assert len(threads - {threading.current_thread().name}) == len(threads) == 1
-
-
-async def test_only_stores_that_are_open_and_as_they_were_are_asked_together(
-    pool: Pool, stores: list[Path]
-) -> None:
-    each = await questions(pool, stores[:3])
-    pool.forget(str(stores[0]))
-    await anyio.to_thread.run_sync(write, stores[1], 7)
-    each.append(Question(str(stores[3]), None, values))
-
-    assert await pool.ask_each(each, 5.0) == [None, None, [2], None]
-    assert await pool.ask_each([], 5.0) == []
-
-
-async def test_a_store_that_fails_or_is_slow_leaves_the_others_their_turn(
-    pool: Pool, stores: list[Path]
-) -> None:
-    def fail(db: StoreConnection) -> object:
-        raise ZeroDivisionError
-
-    each = await questions(pool, stores)
-    each[0].function, each[2].function = Endless(), fail
-
-    assert await pool.ask_each(each, 0.05) == [None, [1], None, [3], [4]]
-    assert await pool.ask(str(stores[0]), None, values, a_while()) == [0]
-
-
-async def test_a_store_that_somebody_else_asks_is_passed_over(
-    pool: Pool, stores: list[Path], until: Until
-) -> None:
-    each, endless = await questions(pool, stores[:3]), Endless()
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(pool.ask, str(stores[1]), None, endless, a_while())
-        await until(endless.is_running.is_set)
-        assert await pool.ask_each(each, 0.05) == [[0], None, [2]]
-        assert not endless.has_stopped.is_set()
-        tasks.cancel_scope.cancel()
-
-
-async def test_cancelling_who_asks_many_stops_the_statement(
-    pool: Pool, stores: list[Path], until: Until
-) -> None:
-    running, never = Endless(), Endless()
-    each = await questions(pool, stores[:2])
-    each[0].function, each[1].function = running, never
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(pool.ask_each, each, 30.0)
-        await until(running.is_running.is_set)
-        tasks.cancel_scope.cancel()
-
-    assert await pool.ask(str(stores[0]), None, values, a_while()) == [0]
-    assert not never.is_running.is_set()
-
-
-async def test_a_store_that_is_forgotten_while_many_are_asked_is_closed_afterwards(
-    pool: Pool, stores: list[Path], until: Until
-) -> None:
-    endless = Endless()
-    each = await questions(pool, stores[:2])
-    each[0].function = endless
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(pool.ask_each, each, 30.0)
-        await until(endless.is_running.is_set)
-        pool.forget(str(stores[1]))
-        assert descriptors_of(stores[1]) == 1
-        tasks.cancel_scope.cancel()
-
-    await until(lambda: descriptors_of(stores[1]) == 0)
-    assert len(pool) == 1
 
 
 # --------------------------------------------------------------------------- stores that change
