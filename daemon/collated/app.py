@@ -154,14 +154,18 @@ class _Daemon:
     async def _signals(self, *, task_status: anyio.abc.TaskStatus[None]) -> None:
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as received:
             task_status.started()
-            async for number in received:
-                if number != signal.SIGHUP:
-                    self._stopped.set()
-                    continue
-                try:
-                    await self.reload()
-                except RequestFailed:
-                    log.debug("reload_refused_by_signal")  # said in full where it happened
+            async with anyio.create_task_group() as reloads:  # a slow one must not hold up a stop
+                async for number in received:
+                    if number == signal.SIGHUP:
+                        reloads.start_soon(self._reload_by_signal)
+                    else:
+                        self._stopped.set()
+
+    async def _reload_by_signal(self) -> None:
+        try:
+            await self.reload()
+        except RequestFailed:
+            log.debug("reload_refused_by_signal")  # said in full where it happened
 
     async def _heartbeat(self) -> None:
         """Keep the watchdog quiet, the status line true, and leave when nobody has come for long."""

@@ -142,7 +142,7 @@ def opened(store: Store, format_name: str, facts: StoreFacts, signature: Signatu
 
 def without(store: Store, error: StoreError, signature: Signature | None) -> Store:
     """Return *store* as not open, with the state that the error's code stands for (`STORE_CODES`)."""
-    state = STORE_CODES[error.code][0]
+    state = STORE_CODES.get(error.code, STORE_CODES["internal"])[0]
     return Store(
         path=store.path,
         name=store.name,

@@ -301,7 +301,7 @@ def _question(
 
 def _hits(reader: Reader, query: Query, ranked: list[Ranked], db: StoreConnection) -> list[Hit]:
     hits = reader.hits(db, query, ranked)
-    if len(hits) < len(ranked):
+    if len(hits) != len(ranked):
         raise StoreError("damaged", "the store's index and its records do not agree")
     return hits
 

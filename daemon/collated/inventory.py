@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import anyio
+import anyio.abc
 import anyio.to_thread
 import structlog
 from msgspec.structs import replace
@@ -28,8 +29,10 @@ log = structlog.get_logger()
 
 _OPENING_S = 30.0
 _OPENERS = 8
+# How long a look waits for the stores that it opens; those that take longer go on by themselves.
+_PATIENCE_S = 1.0
 # Network file systems report nothing, and a watch that failed reports nothing either.
-_POLL_S = 1.0
+_POLL_S = 0.5
 _UNSETTLED = (State.BUSY, State.BUILDING, State.UNREADABLE)
 
 
@@ -54,6 +57,9 @@ class Inventory:
         self._announced: dict[str, Store] = {}
         self._pending: dict[str, Pending] = {}
         self._retries: dict[str, tuple[int, float]] = {}
+        self._opening: dict[str, anyio.Event] = {}
+        self._first: list[anyio.Event] = []
+        self._tasks: anyio.abc.TaskGroup | None = None
         self._must_poll = False
         self._scan_s = 0.0
         self._wake = anyio.Event()
@@ -106,16 +112,27 @@ class Inventory:
             self.stores = {p: s for p, s in known.items() if s.format is None or s.format in self._readers}
             self._announced = dict(self.stores)
         async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
             if self._settings.discovery.events:
                 tasks.start_soon(self.watch.run)
             while True:
                 self._wake = anyio.Event()
                 await self.look(now=not self.is_ready.is_set())
-                self.is_ready.set()
+                if not self.is_ready.is_set():
+                    self._first = list(self._opening.values())
+                    self.is_ready.set()
                 # However busy the directories are, scanning them takes a fifth of the time at most.
                 await anyio.sleep(min(1.0, 4 * self._scan_s))
                 with anyio.move_on_after(self._delay_s()):
                     await self._wake.wait()
+
+    async def first_opened(self) -> None:
+        """Wait for the stores of the first look, those that take long to open included."""
+        while self._first:
+            done = self._first[-1]
+            await done.wait()
+            if self._first and self._first[-1] is done:
+                self._first.pop()
 
     async def look(self, *, now: bool) -> Changes:
         """Make the catalog what the disk holds, and return what changed.
@@ -196,9 +213,32 @@ class Inventory:
         return sorted({*due, *wanted.keys()} - self._pending.keys())
 
     async def _open_all(self, found: Iterable[Found]) -> None:
-        async with anyio.create_task_group() as tasks:
-            for each in found:
-                tasks.start_soon(self._open, each)
+        """Open stores; one that takes long holds up neither the look nor the next one."""
+        if self._tasks is None:  # nobody runs the inventory, so nothing can go on by itself
+            async with anyio.create_task_group() as tasks:
+                for each in found:
+                    tasks.start_soon(self._open, each)
+            return
+        opening = [self._start(self._tasks, each) for each in found]
+        with anyio.move_on_after(_PATIENCE_S):
+            for done in opening:
+                await done.wait()
+
+    def _start(self, tasks: anyio.abc.TaskGroup, found: Found) -> anyio.Event:
+        done = self._opening.get(found.path)
+        if done is None:
+            self._opening[found.path] = done = anyio.Event()
+            tasks.start_soon(self._open_by_itself, found, done)
+        return done
+
+    async def _open_by_itself(self, found: Found, done: anyio.Event) -> None:
+        try:
+            await self._open(found)
+        finally:
+            del self._opening[found.path]
+            done.set()
+            if not self._looking.locked():  # else that look tells of it
+                self.wake()
 
     async def _open(self, found: Found) -> None:
         async with self._openers:

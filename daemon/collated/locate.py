@@ -50,6 +50,11 @@ def listing(watched: Sequence[Watched], pinned: Sequence[Pinned], network: Seque
         path = os.path.abspath(os.path.expanduser(each.path))
         _watch_down_to(os.path.dirname(path), result)
         _add(path, result)
+        if not os.path.lexists(path):
+            message = f"there is no {shown(path)}; bring it back, or correct its [[store]] entry"
+            result.found[os.path.realpath(path)] = Found(
+                os.path.realpath(path), None, None, Reason("vanished", message)
+            )
     return result
 
 
@@ -136,6 +141,7 @@ def _add(path: str, result: Listing) -> None:
         if os.path.islink(path):
             message = f"{shown(path)} leads nowhere; remove the symlink or bring its target back"
             result.found[path] = Found(path, wanted, None, Reason("broken_symlink", message))
+            _watch_down_to(os.path.dirname(os.path.realpath(path)), result)
         return
     except OSError as error:
         code = "permission_denied" if isinstance(error, PermissionError) else "broken_symlink"

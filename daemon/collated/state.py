@@ -80,7 +80,12 @@ class Memory:
         return {}
 
     async def save(self, changed: Iterable[Store], removed: Iterable[str]) -> None:
-        """Write what changed; a failure is kept in `error` and tried again with the next change."""
+        """Write what changed; what could not be written is only opened anew at the next start.
+
+        A failure is kept in `error`, and the file is opened again with the next change where it was not.
+        """
+        if self._db is None and self.error is not None:
+            await self.load()
         if self._db is None:
             return
         rows: list[tuple[bytes, bytes]] = []
@@ -116,7 +121,7 @@ class Memory:
         version = await self._value("PRAGMA user_version")
         if version not in (0, _VERSION):
             raise sqlite3.DatabaseError(f"it is of version {version}, not {_VERSION}")
-        await self._db.execute("CREATE TABLE IF NOT EXISTS store (path BLOB PRIMARY KEY, value BLOB) STRICT")
+        await self._db.execute("CREATE TABLE IF NOT EXISTS store (path BLOB PRIMARY KEY, value BLOB)")
         await self._db.execute(f"PRAGMA user_version = {_VERSION}")
         rows = await self._db.execute_fetchall("SELECT path, value FROM store")
         await self._db.commit()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+import threading
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 from collated.settings import Discovery, Settings, Watched
 
 if TYPE_CHECKING:
-    from tests.daemon.conftest import Assemble, Parts, PutStore, Until
+    from tests.daemon.conftest import Assemble, OpenWorld, Parts, PutStore, Until
 
 pytestmark = pytest.mark.anyio
 
@@ -234,3 +235,26 @@ async def test_a_directory_that_must_be_polled_is_looked_at_without_events(
     async with running(assemble(polled)) as run:
         await apart(put_store, stores / "a.sqlite")
         await until(lambda: run.states == {"a": "open"})
+
+
+async def test_a_store_that_is_slow_to_open_holds_up_no_other(
+    world: OpenWorld, put_store: PutStore, until: Until
+) -> None:
+    opened = await world({"a": {}})
+    inventory, is_over = opened.parts.inventory, threading.Event()
+    opened.reader.script |= {"b": {}, "slow": {}}
+    opened.reader.acts["slow", "open"] = lambda db: is_over.wait(30)
+    put_store(opened.path("slow"))
+    try:
+        async with running(opened.parts):
+            await until(lambda: opened.reader.calls["slow", "open"])
+            found = await opened.search()
+            assert [failure.code for failure in found.stores.failed] == ["opening"]
+
+            await apart(put_store, opened.path("b"))
+            await until(lambda: opened.parts.states == {"a": "open", "b": "open", "slow": "opening"})
+
+            is_over.set()
+            await until(lambda: inventory.in_order()[-1].state == "open")
+    finally:
+        is_over.set()

@@ -251,10 +251,19 @@ def test_a_pinned_store_is_found_wherever_it_lies(tmp_path: Path, make: Make) ->
     assert watched_in(result, tmp_path) == ["deep/er"]
 
 
-def test_a_pinned_store_that_is_not_there_is_waited_for(tmp_path: Path) -> None:
-    result = listing((), [Pinned(str(tmp_path / "not" / "yet.db"))])
+def test_a_pinned_store_that_is_not_there_is_listed_and_waited_for(tmp_path: Path) -> None:
+    missing = tmp_path / "later" / "store.sqlite"
+    result = listing((), [Pinned(str(missing), "mine")])
+    assert reasons(result.found.values()) == {"store.sqlite": "vanished"}
+    assert result.directories == {str(tmp_path)}
 
-    assert (result.found, watched_in(result, tmp_path)) == ({}, ["."])
+
+def test_the_place_that_a_broken_symlink_leads_to_is_watched(tmp_path: Path) -> None:
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "a.sqlite").symlink_to(tmp_path / "later" / "store.sqlite")
+    result = look(tmp_path / "links")
+    assert reasons(result.found.values()) == {"a.sqlite": "broken_symlink"}
+    assert watched_in(result, tmp_path) == [".", "links"]
 
 
 def test_names_are_pinned_to_real_paths(tmp_path: Path, make: Make) -> None:
