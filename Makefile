@@ -1,6 +1,6 @@
 # make demo    what it does, on six real stores, in a minute
-# make check   the quick loop: format, lint, types, fast tests
-# make test    all of that, then every test against the built wheel in a clean environment
+# make check   the quick loop: format, lint, types, and the quick tests that start no daemon
+# make test    format, lint, types, then every test against the built wheel in a clean environment
 # make bench   the ratios of tests/bench/RESULTS.md
 #
 # Each makes what it needs from nothing but Python 3.11 or newer: PYTHON=python3.12 chooses another one, with
@@ -18,7 +18,10 @@ BIN := $(VENV)/bin
 # Twice quiet: pip warns about index folders that a machine's own configuration names and that are not there.
 PIP := -m pip --disable-pip-version-check -qq
 INSTALL := $(PIP) install --constraint constraints.txt
-TEST_TOOLS := blockbuster hypothesis jsonschema pytest pytest-timeout
+TEST_TOOLS := blockbuster hypothesis jsonschema pytest pytest-timeout pytest-xdist
+
+# Tests wait more than they work, so one more at a time than there are cores.
+WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
 # Pyright asks the network for a newer version of itself otherwise.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
@@ -36,7 +39,7 @@ demo: $(VENV)/.demo
 
 check: lint fast
 
-test: lint fast wheel-test
+test: lint wheel-test
 
 bench: $(VENV)/.dev
 	@$(BIN)/python tests/bench $(ARGS)
@@ -49,11 +52,11 @@ lint: $(VENV)/.dev
 
 # 5 is pytest's word for "no tests", as when ARGS name slow ones only.
 fast: $(VENV)/.dev
-	$(BIN)/pytest -q -m 'not slow' $(ARGS) || [ $$? -eq 5 ]
+	$(BIN)/pytest -q -n $(WORKERS) -m 'not slow' $(or $(ARGS),tests/daemon tests/readers) || [ $$? -eq 5 ]
 
 # The folders daemon/ and readers/ are not on sys.path here, so the tests can only import the wheel.
 wheel-test: $(WHEEL_VENV)/.wheel
-	COLLATE_TESTED=wheel $(WHEEL_VENV)/bin/pytest -q $(ARGS)
+	COLLATE_TESTED=wheel $(WHEEL_VENV)/bin/pytest -q -n $(WORKERS) $(ARGS)
 
 clean:
 	rm -rf .venv .venv-* build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
