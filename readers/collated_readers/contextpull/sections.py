@@ -142,8 +142,8 @@ def _with_header(db: sqlite3.Connection, record: Record) -> Record:
 
 
 def _has_own_header(body: str) -> bool:
-    # The first part of a table may stand below its heading.
-    lines = dropwhile(lambda line: "|" not in line or line.startswith("#"), body.splitlines())
+    # The first part of a table may stand below its heading, which for the writer ends with a line feed only.
+    lines = dropwhile(lambda line: "|" not in line or line.startswith("#"), body.split("\n"))
     return _is_header(next(lines, ""), next(lines, ""))
 
 
