@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from collated_readers import TIERS, Budget, Hit, Matches, Pattern, Query, Ranked, Reader, StoreError, Tier
 from collated_readers import contract as texts
+from collated_readers.contract import GREP_LIMITS, SEARCH_LIMITS, clamped
 from collated_readers.opening import StoreConnection, StoreMoved
 
 from . import protocol
@@ -126,7 +127,7 @@ class Federation:
             RequestFailed: `unknown_store`, `invalid_params`, `deadline_exceeded` when no store answered.
         """
         selection = self._fanout.select("search", params.stores, params.formats)
-        query = Query(params.query, tuple(params.within or ()), max(1, min(params.limit, 50)))
+        query = Query(params.query, tuple(params.within or ()), clamped(params.limit, SEARCH_LIMITS))
         searched = [_Searched(each, query) for each in selection.asked]
         selection.asked = list[Asked](searched)
         merge = merge_fused if params.ranking == "fused" else merge_contract
@@ -251,7 +252,7 @@ class Federation:
             RequestFailed: as `search`, and `pattern_rejected`.
         """
         selection = self._fanout.select("grep", params.stores, params.formats)
-        limit = max(1, min(params.limit, 100))
+        limit = clamped(params.limit, GREP_LIMITS)
         pattern = Pattern(params.pattern, params.regex, tuple(params.within or ()), limit)
         grepped = [_Grepped(each) for each in selection.asked]
         selection.asked = list[Asked](grepped)

@@ -8,11 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from collated_readers import TIERS, Match, Ranked
+from collated_readers.contract import RRF_K
 
-__all__ = ["RRF_K", "dedupe", "merge_contract", "merge_fused", "merge_matches"]
-
-RRF_K = 60
-"""The contract's constant of reciprocal rank fusion."""
+__all__ = ["dedupe", "merge_contract", "merge_fused", "merge_matches"]
 
 _TIER = {tier: position for position, tier in enumerate(TIERS)}
 

@@ -6,6 +6,7 @@ from typing import TypeVar
 import anyio
 
 from collated_readers import Budget, Record, RequestError, State, StoreError
+from collated_readers.contract import CONTEXT_LIMITS, clamped
 from collated_readers.opening import StoreConnection
 
 from . import protocol
@@ -34,9 +35,8 @@ class Reading:
                 `store_unavailable`, `unsupported`, `deadline_exceeded`.
         """
         asked, record_id = self._ref("read", params.ref)
-        reading = await self._ask(
-            asked, lambda db: asked.reader.read(db, record_id, max(0, min(params.context, 5))), budget
-        )
+        count = clamped(params.context, CONTEXT_LIMITS)
+        reading = await self._ask(asked, lambda db: asked.reader.read(db, record_id, count), budget)
         context = [protocol.ContextRecord(*_fields(asked.store, each)) for each in reading.context]
         return ReadResult(*_fields(asked.store, reading.record), context=context)
 
@@ -47,7 +47,7 @@ class Reading:
             RequestFailed: as `read`.
         """
         asked, record_id = self._ref("neighbours", params.ref)
-        before, after = (max(0, min(each, 5)) for each in (params.before, params.after))
+        before, after = (clamped(each, CONTEXT_LIMITS) for each in (params.before, params.after))
         found = await self._ask(
             asked, lambda db: asked.reader.neighbours(db, record_id, before, after), budget
         )

@@ -25,6 +25,7 @@ __all__ = [
     "HINT_NO_HITS",
     "HINT_NO_WORDS",
     "PROJECT_FOLDERS",
+    "RRF_K",
     "SEARCH_LIMITS",
     "STORE_CODES",
     "TIERS",
@@ -69,6 +70,10 @@ SEARCH_LIMITS = (1, 50)
 GREP_LIMITS = (1, 100)
 CONTEXT_LIMITS = (0, 5)
 """Smallest and largest `limit` and `context`; a number outside is clamped, never refused."""
+
+
+RRF_K = 60
+"""The contract's constant of reciprocal rank fusion: a position counts 1 / (60 + position)."""
 
 
 def clamped(value: int, limits: tuple[int, int]) -> int:

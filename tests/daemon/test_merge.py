@@ -5,8 +5,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collated.merge import RRF_K, contract_key, dedupe, merge_contract, merge_fused, merge_matches
+from collated.merge import contract_key, dedupe, merge_contract, merge_fused, merge_matches
 from collated_readers import TIERS, Match, Ranked
+from collated_readers.contract import RRF_K
 
 Lists = dict[str, list[Ranked]]
 

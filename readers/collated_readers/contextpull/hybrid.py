@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Sequence
 from contextlib import closing
 
-from collated_readers.contract import SEARCH_LIMITS, Embed, Hit, Query, Ranked, StoreError, clamped
+from collated_readers.contract import RRF_K, SEARCH_LIMITS, Embed, Hit, Query, Ranked, StoreError, clamped
 
 from .filters import IN_FILTER, filter_argument
 from .search import score_of
@@ -18,7 +18,6 @@ from .values import text
 
 __all__ = ["dense_hits_of", "fused_of", "has_embeddings"]
 
-_K = 60  # the contract's constant of reciprocal rank fusion
 _SNIPPET_CHARACTERS = 160
 _UNIT_TOLERANCE = 1e-6  # float32 rounding of a unit vector stays far below
 
@@ -55,10 +54,10 @@ def fused_of(
     allowed = _allowed(db, query, dense)
     sums: dict[str, float] = {}
     for position, one in enumerate(lexical, start=1):
-        sums[one.id] = sums.get(one.id, 0.0) + 1.0 / (_K + position)
+        sums[one.id] = sums.get(one.id, 0.0) + 1.0 / (RRF_K + position)
     for position, record_id in enumerate(dense, start=1):
         if record_id in allowed:
-            sums[record_id] = sums.get(record_id, 0.0) + 1.0 / (_K + position)
+            sums[record_id] = sums.get(record_id, 0.0) + 1.0 / (RRF_K + position)
     known = {one.id: one for one in lexical}
     order = sorted(sums.items(), key=lambda item: (-item[1], item[0]))[:limit]
     return [
