@@ -36,6 +36,7 @@ SHARES = (4, 1)
 _BATCH = 32
 _LANES = os.cpu_count() or 1
 _QUICK_S = 0.02
+_QUICK_RECORDS = 5_000  # a long question takes longer than that over more
 # How long after the deadline a statement is given to stop before its store is no longer waited for.
 GRACE_S = 0.1
 _ATTEMPTS = 3
@@ -234,14 +235,15 @@ class Fanout:
         take: Callable[[A, T], Awaitable[None]],
         budget: Budget,
     ) -> list[A]:
-        """Ask the stores that are open, many in one hop; hand each answer to *take*, and return the others.
+        """Ask the stores that are open and small, many in one hop; *take* each answer, return the others.
 
         Those returned want to be served by themselves. A hop to another thread costs more than most
         stores take to answer. Where a store stands still, those after it in its hop are returned.
         """
         left = dict.fromkeys(asked)
-        size = min(_BATCH, -(-len(asked) // _LANES))
-        batches = iter([asked[start : start + size] for start in range(0, len(asked), size or 1)])
+        small = [each for each in asked if (each.store.records or 0) <= _QUICK_RECORDS]
+        size = min(_BATCH, -(-len(small) // _LANES))
+        batches = iter([small[start : start + size] for start in range(0, len(small), size or 1)])
 
         async def work() -> None:
             for batch in batches:
@@ -253,7 +255,7 @@ class Fanout:
                         self.health.answered(each.store.path)
                         await take(each, answer)
 
-        if len(asked) > self._workers:
+        if len(small) > self._workers:
             with anyio.move_on_after(budget.remaining() / SHARES[0]):
                 async with anyio.create_task_group() as tasks:
                     for _ in range(_LANES):

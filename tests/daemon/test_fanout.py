@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
+import msgspec
 import pytest
 
 from collated.errors import RequestFailed
@@ -247,6 +248,15 @@ async def test_a_store_that_fails_in_a_hop_with_others_is_left_to_be_asked_by_it
         ["b", "c"],
     )
     assert backed_off(parts) == []
+
+
+async def test_a_store_of_many_records_is_left_to_be_asked_by_itself(parts: Parts) -> None:
+    asked = everybody(parts)
+    asked[1].store = msgspec.structs.replace(asked[1].store, records=100_000)
+
+    answered, left = await quick(Fanout(parts.inventory, parts.pool, 1), asked, lambda db: None)
+
+    assert (answered, left) == (["a", "c", "d"], ["b"])
 
 
 async def test_a_store_that_is_stuck_takes_a_quarter_of_the_time_from_those_in_its_hop(parts: Parts) -> None:
