@@ -1,5 +1,6 @@
 """Keeps the catalog true: looks, decides with `catalog`, opens, remembers, tells (DESIGN §4)."""
 
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -28,7 +29,8 @@ __all__ = ["Inventory"]
 log = structlog.get_logger()
 
 _OPENING_S = 30.0
-_OPENERS = 8
+# Opening is mostly work; one more than there are cores, so that a slow disk does not idle them.
+_OPENERS = (os.cpu_count() or 1) + 1
 # How long a look waits for the stores that it opens; those that take longer go on by themselves.
 _PATIENCE_S = 1.0
 # Network file systems report nothing, and a watch that failed reports nothing either.
