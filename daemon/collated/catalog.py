@@ -14,6 +14,7 @@ from collated_readers.contract import PROJECT_FOLDERS, STORE_CODES
 from collated_readers.opening import Signature
 
 from .protocol import Changes, Reason, StoreStatus
+from .settings import NAME_CHARACTERS
 
 __all__ = [
     "Found",
@@ -228,7 +229,7 @@ def _components(path: str, wanted: str | None) -> tuple[str, ...]:
 
 
 def _plain(part: str) -> str:
-    kept = "".join(c if c in "abcdefghijklmnopqrstuvwxyz0123456789._-" else "-" for c in part.lower())
+    kept = "".join(c if c in NAME_CHARACTERS else "-" for c in part.lower())
     return kept.strip("-.") or "store"
 
 

@@ -13,11 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Generic, TypeVar, cast
 
-import aiosqlite
 from msgspec import Struct
 
 from collated_readers import Budget
 from collated_readers.opening import Signature, StoreConnection, StoreMoved, ask, open_store
+
+from .connection import Connection
 
 __all__ = ["Pool", "Question"]
 
@@ -28,30 +29,13 @@ _OPENING_S = 30.0
 _CLOSING_S = 2.0
 
 
-class _Connection(aiosqlite.Connection):
-    """An aiosqlite connection that runs whole functions on its thread."""
-
-    stopped: asyncio.Future[object] | None = None
-
-    def __init__(self, connector: Callable[[], StoreConnection]) -> None:
-        def connect() -> StoreConnection:
-            # Known at once, so that `stop` closes it even when whoever wanted it has given up.
-            self._connection = opened = connector()
-            return opened
-
-        super().__init__(connect, iter_chunk_size=64)
-        # A thread that hangs in a file system that is gone must not keep the process from ending.
-        self._thread.daemon = True
+class _Connection(Connection):
+    """A connection to a store that runs whole functions on its thread."""
 
     async def hop(self, function: Callable[[StoreConnection], T]) -> T:
         """Run *function* with the open store on the connection's thread."""
         # aiosqlite has no public way to run a function on its thread; the version is bounded for this.
         return cast("T", await self._execute(function, self._conn))  # type: ignore[no-untyped-call]  # as above
-
-    def stop(self) -> asyncio.Future[object] | None:
-        """Close once the thread has done what it is at; the future tells when. Waits for nothing."""
-        self.stopped = super().stop()  # pyright: ignore[reportUnknownMemberType]  # a bare `Future`
-        return self.stopped
 
     @property
     def store(self) -> StoreConnection:

@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from .errors import ConfigError
 
 __all__ = [
+    "NAME_CHARACTERS",
     "Cache",
     "Discovery",
     "Pinned",
@@ -170,6 +171,10 @@ def _check_bounds(settings: Settings) -> None:
             )
 
 
+NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789._-")
+"""What a store's name is made of (DESIGN §4)."""
+
+
 def is_store_name(name: str) -> bool:
     """Tell whether *name* can name a store: one or more of `[a-z0-9._-]`."""
-    return bool(name) and all(c in "abcdefghijklmnopqrstuvwxyz0123456789._-" for c in name)
+    return bool(name) and NAME_CHARACTERS.issuperset(name)

@@ -3,7 +3,6 @@
 Only a memory: lost, damaged, locked or unwritable, it is rebuilt or done without, never fatal.
 """
 
-import asyncio
 import os
 import sqlite3
 import zlib
@@ -11,7 +10,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-import aiosqlite
 import anyio.to_thread
 import msgspec
 import structlog
@@ -21,6 +19,7 @@ from collated_readers import State
 
 from . import __version__
 from .catalog import Store
+from .connection import Connection
 
 __all__ = ["Memory"]
 
@@ -34,20 +33,8 @@ _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Store)
 
 
-class _Connection(aiosqlite.Connection):
-    """One whose thread can be waited for when it could not open the file."""
-
-    stopped: asyncio.Future[object] | None = None
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(lambda: sqlite3.connect(path, timeout=1.0), iter_chunk_size=64)
-
-    def stop(self) -> asyncio.Future[object] | None:
-        self.stopped = super().stop()  # pyright: ignore[reportUnknownMemberType]  # a bare `Future`
-        return self.stopped
-
-
-async def _connected(db: _Connection) -> _Connection:
+async def _connected(path: Path) -> Connection:
+    db = Connection(lambda: sqlite3.connect(path, timeout=1.0))
     try:
         await db
     except sqlite3.Error:
@@ -63,7 +50,7 @@ class Memory:
     def __init__(self, path: Path) -> None:
         """Keep the memory in the file at *path*."""
         self._path = path
-        self._db: aiosqlite.Connection | None = None
+        self._db: Connection | None = None
         self.error: str | None = None
 
     async def load(self) -> dict[str, Store]:
@@ -115,7 +102,7 @@ class Memory:
 
     async def _load(self) -> dict[str, Store]:
         await anyio.to_thread.run_sync(_make_directory, self._path.parent)
-        self._db = await _connected(_Connection(self._path))
+        self._db = await _connected(self._path)
         await self._db.execute("PRAGMA journal_mode = WAL")
         await self._db.execute("PRAGMA synchronous = NORMAL")
         version = await self._value("PRAGMA user_version")
