@@ -84,6 +84,7 @@ class _Search(Struct):
     stop_early: bool
     report: Report | None
     exact: int = 0
+    answered: int = 0
 
     def is_filled(self, tier: Tier) -> bool:
         """Tell whether the tiers better than *tier* fill the limit."""
@@ -191,9 +192,10 @@ class Federation:
             size = sum(_RANKED_BYTES + len(hit.id) for hit in ranked) + len(each.query.text)
             self._cache.put(each.key(asked), ranked, size)
         search.exact += len(lists.get("phrase", ()))
+        search.answered += not each.has_answered
         each.has_answered = True
         if search.report is not None:
-            await search.report(_progress(search.stores, each))
+            await search.report(_progress(search.stores, each, search.answered))
 
     async def _renew(self, each: _Searched) -> None:
         await self._fanout.renew(each)
@@ -257,11 +259,15 @@ class Federation:
         grepped = [_Grepped(each) for each in selection.asked]
         selection.asked = list[Asked](grepped)
 
+        answered = 0
+
         async def job(each: _Grepped, hop: Budget) -> None:
+            nonlocal answered
             each.result = await self._grep_one(each, pattern, hop)
+            answered += 1
             each.has_answered = True
             if report is not None:
-                await report(_progress(grepped, each))
+                await report(_progress(grepped, each, answered))
 
         await self._fanout.each(grepped, job, budget)
         selection.raise_fault()
@@ -353,7 +359,8 @@ def _hint(
     return None
 
 
-def _progress(every: Sequence[Asked], latest: Asked) -> Partial:
+def _progress(every: Sequence[Asked], latest: Asked, answered: int) -> Partial:
+    """Return how far the request is; *answered* counts who gave an answer, failed since or not."""
     hits: list[PartialHit] = []
     if isinstance(latest, _Searched):
         name = latest.store.name
@@ -361,6 +368,6 @@ def _progress(every: Sequence[Asked], latest: Asked) -> Partial:
             PartialHit(name, hit.id, f"{name}:{hit.id}", hit.tier, round(-hit.rank, 2))
             for hit in latest.found
         ]
-    failed = [each.failure for each in every if each.failure is not None]
-    answered = sum(each.has_answered and each.is_answering for each in every)
-    return Partial(len(every), answered, hits, failed)
+    failed = [each for each in every if each.failure is not None]
+    failures = [each.failure for each in failed if each.failure]
+    return Partial(len(every), answered - sum(each.has_answered for each in failed), hits, failures)
