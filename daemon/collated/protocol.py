@@ -17,7 +17,8 @@ __all__ = ["METHODS", "NOTIFICATIONS", "PROTOCOL_VERSION", "Method", "schema"]
 PROTOCOL_VERSION = 1
 
 Mode = Literal["lexical", "hybrid"]
-Ranking = Literal["contract", "fused"]
+Ranking = Literal["contract", "fused", "global", "smart", "default"]
+Statistics = Literal["addressed", "all"]
 # What every client's numbers hold (DESIGN §6); JSON itself knows no bounds.
 Int = Annotated[int, Meta(ge=-(2**53) + 1, le=2**53 - 1)]
 Id = str | Int
@@ -119,7 +120,11 @@ class StoresParams(Params):
 
 
 class SearchParams(Params, rename={"within": "in"}):
-    """`in`: path filter entries; `limit` is clamped to 1..50."""
+    """`in`: path filter entries; `limit` is clamped to 1..50; `ranking` "default" is `[search] ranking`.
+
+    With `ranking` "global" and "smart", `statistics` says over which stores frequencies are summed, and
+    `leave_out` leaves out stores that cannot be ranked so, which else are an error.
+    """
 
     query: str
     limit: Int = 10
@@ -131,6 +136,9 @@ class SearchParams(Params, rename={"within": "in"}):
     deadline_ms: Int | None = None
     sync: bool = False
     partialResultToken: Id | None = None
+    statistics: Statistics = "addressed"
+    leave_out: bool = False
+    collapse: bool = False
 
 
 class ReadParams(Params):
@@ -232,7 +240,7 @@ class StoreStatus(Struct):
 
 
 class Hit(Struct):
-    """A record that matched."""
+    """A record that matched; `also` names the refs of equal text that `collapse` took out of the list."""
 
     store: str
     id: str
@@ -246,6 +254,7 @@ class Hit(Struct):
     tier: Tier
     line_start: int | UnsetType = UNSET
     line_end: int | UnsetType = UNSET
+    also: list[str] | UnsetType = UNSET
 
 
 class Record(Struct):

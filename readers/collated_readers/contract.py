@@ -8,7 +8,7 @@ caches, logs or writes, and raises only `StoreError` and `RequestError`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -16,6 +16,8 @@ from msgspec import UNSET, Struct, UnsetType
 
 if TYPE_CHECKING:  # the client imports this module and must start fast
     import sqlite3
+
+    from .postings import Postings
 
 __all__ = [
     "CONTEXT_LIMITS",
@@ -36,6 +38,7 @@ __all__ = [
     "Matches",
     "Neighbours",
     "Pattern",
+    "Phrase",
     "Query",
     "Ranked",
     "Reader",
@@ -59,6 +62,9 @@ TIERS: tuple[Tier, ...] = ("symbol", "phrase", "all", "any", "dense")
 Embed = Callable[[str, str], Sequence[float]]
 """`embed(model, text)` gives the vector of *text* under the model that a store names."""
 
+
+Phrase = tuple[bytes, ...]
+"""One word of a query as the index has it: one term as a rule, several or none for rare letters."""
 
 HINT_NO_WORDS = "no searchable words"
 HINT_NO_HITS = "no hits; try grep for exact codes, drop the in= filter, or use fewer words"
@@ -185,7 +191,7 @@ class Budget:
 
 
 class Query(Struct, frozen=True):
-    """One search: free text, path filter entries, and how many hits at most (clamped by the reader).
+    """One search: free text, path filter entries, and how many hits at most (1 or more).
 
     `is_hybrid` says that ranks are those of `Reader.fused`, whose scores are on another scale.
     """
@@ -197,12 +203,16 @@ class Query(Struct, frozen=True):
 
 
 class Pattern(Struct, frozen=True):
-    """One grep: the pattern, whether it is a regular expression, path filter, limit (already clamped)."""
+    """One grep: the pattern, whether it is a regular expression, path filter, limit (already clamped).
+
+    `among` are the ids of the only records to look at, None for all.
+    """
 
     text: str
     is_regex: bool = False
     within: tuple[str, ...] = ()
     limit: int = 20
+    among: tuple[str, ...] | None = None
 
 
 class Ranked(Struct, frozen=True, gc=False):
@@ -219,7 +229,10 @@ class Ranked(Struct, frozen=True, gc=False):
 
 
 class Hit(Struct, frozen=True, gc=False):
-    """A ranked record made presentable; `score` is what a person sees (DESIGN §1)."""
+    """A ranked record made presentable; `score` is what a person sees (DESIGN §1).
+
+    `digest` (16 bytes) is equal for records of equal text.
+    """
 
     id: str
     doc: str
@@ -230,6 +243,7 @@ class Hit(Struct, frozen=True, gc=False):
     tier: Tier
     line_start: int | UnsetType = UNSET
     line_end: int | UnsetType = UNSET
+    digest: bytes = b""
 
 
 class Record(Struct, frozen=True, gc=False):
@@ -336,6 +350,40 @@ class Reader(Protocol):
 
     def hits(self, db: sqlite3.Connection, query: Query, ranked: Sequence[Ranked]) -> list[Hit]:
         """Return *ranked* with path, heading, snippet and score, in the order given."""
+        ...
+
+    def phrases(self, query: Query) -> tuple[Phrase, ...]:
+        """Return the query's words as `postings` names terms, in order, repeated ones too. Pure."""
+        ...
+
+    def vocabulary(self, db: sqlite3.Connection) -> Iterable[bytes] | None:
+        """Return every term of the store's index, None if its words cannot be looked up by `phrases`."""
+        ...
+
+    def postings(self, db: sqlite3.Connection, terms: Sequence[bytes] | None = None) -> Postings | None:
+        """Return where *terms* stand, all for None; None if the store has no index to be read so.
+
+        What bm25 makes of them is what `ranked` gives, to the last bit.
+
+        Raises:
+            StoreError: `damaged`: the index and the records do not agree.
+        """
+        ...
+
+    def path_matcher(self, within: Sequence[str]) -> Callable[[str], bool] | None:
+        """Return what tells whether a document path passes the filter; None where all do. Pure.
+
+        Raises:
+            RequestError: `invalid_params`.
+        """
+        ...
+
+    def texts(self, db: sqlite3.Connection) -> Iterator[tuple[str, bytes]]:
+        """Yield (id, text) of each record in id order, the text folded as `grep` compares it."""
+        ...
+
+    def needles(self, pattern: Pattern) -> tuple[bytes, ...]:
+        """Return what the folded text of every record that `grep` finds must hold; empty if unknown. Pure."""
         ...
 
     def read(self, db: sqlite3.Connection, record_id: str, context: int) -> Reading:

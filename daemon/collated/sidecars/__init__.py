@@ -1,0 +1,1 @@
+"""What is kept beside the answers: every store's index as arrays, in files of the cache directory."""
