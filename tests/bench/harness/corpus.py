@@ -1,186 +1,133 @@
-"""Projects made up from a seed, and the real ContextPull stores of them, kept between runs (ANCHORS §1).
-
-A project is 20 Markdown files of 10 sections: prose, tables, code and error codes, with noun
-frequencies of its own. Project *i* depends on the seed and on *i* alone, so 50 are the first of 1,000.
-"""
+"""The real stores of the made-up projects, kept between runs (ANCHORS §1)."""
 
 import multiprocessing
 import os
-import random
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 
 from contextpull.ingest import ingest  # type: ignore[import-untyped]  # the package has no types
 
-from .words import ADJECTIVES, NOUNS, VERBS
+from .projects import SEED, SHAPE, project_name, write_project, write_small
 
-__all__ = ["CLASSES", "SEED", "Corpus", "pairs", "queries", "write_project"]
+__all__ = ["Corpus"]
 
-SEED = 20_261
-_SHAPE = 1  # of what is generated; another number makes other stores
-_FILES, _SECTIONS = 20, 10
-_NOUNS, _OWN_CODES = 90, 40
-
-CLASSES = ("one common word", "one rare word", "two words", "three words", "a question", "no match")
-"""The classes of queries, in the order of the report."""
-
-
-class _Project:
-    """One project's vocabulary, and sentences made of it."""
-
-    def __init__(self, seed: int, number: int) -> None:
-        self.random = random.Random(f"{seed}/{_SHAPE}/{number}")  # noqa: S311 - the same text each time
-        self.nouns = self.random.sample(NOUNS, _NOUNS)
-        self._weights = [1 / (rank + 3) for rank in range(_NOUNS)]
-        prefix = "".join(self.random.choice("BCDFGHKLMNPQRSTVWXZ") for _ in range(3))
-        self.codes = [f"{prefix}-{self.random.randint(1000, 9999)}" for _ in range(_OWN_CODES)]
-        self.dotted = [
-            f"{self.noun()}.{self.noun()}.{prefix.lower()}_{self.noun()}" for _ in range(_OWN_CODES)
-        ]
-
-    def noun(self) -> str:
-        return self.random.choices(self.nouns, self._weights)[0]
-
-    def sentence(self) -> str:
-        pick, number = self.random.choice, self.random.randint(2, 900)
-        subject, thing, other = self.noun(), self.noun(), self.noun()
-        does, how, code, option = pick(VERBS), pick(ADJECTIVES), pick(self.codes), pick(self.dotted)
-        return pick(
-            (
-                f"The {how} {subject} {does} the {thing} before the {other} {pick(VERBS)}.",
-                f"When a {subject} {does} the {thing}, the {how} {other} {pick(VERBS)} it.",
-                f"Each {subject} has one {how} {thing} and a {other} of {number} ms.",
-                f"Set `{option}` so that the {thing} {does} every {how} {other}.",
-                f"It is not the {subject} that {does}: a {thing} {pick(VERBS)} how the {other} does.",
-                f"See {code} for a {how} {thing} in the {other}.",
-            )
-        )
-
-    def prose(self, least: int, most: int) -> str:
-        return " ".join(self.sentence() for _ in range(self.random.randint(least, most)))
-
-    def table(self) -> str:
-        rows = [
-            f"| {self.noun()} | {self.random.randint(1, 9999)} | {self.random.choice(ADJECTIVES)} |"
-            for _ in range(6)
-        ]
-        return "\n".join((f"| {self.noun()} | value | state |", "|---|---|---|", *rows))
-
-    def code(self) -> str:
-        name, argument = self.noun(), self.noun()
-        return (
-            f"```python\ndef {name}_{self.noun()}({argument}):\n"
-            f'    """{self.sentence()}"""\n    return {self.random.choice(self.dotted)}({argument})\n```'
-        )
-
-    def section(self) -> str:
-        parts = [f"## {self.noun().title()} {self.noun()} {self.random.choice(ADJECTIVES)}", self.prose(4, 9)]
-        extra = self.random.random()
-        if extra < 0.15:
-            parts.append(self.table())
-        elif extra < 0.35:
-            parts.append(self.code())
-        elif extra < 0.5:
-            parts += [f"- {self.random.choice(self.codes)}: {self.sentence()}" for _ in range(3)]
-        return "\n\n".join(parts)
-
-
-def write_project(folder: Path, seed: int, number: int, extra: str = "") -> None:
-    """Write project *number* into *folder*; *extra* goes to the end of its last file."""
-    project = _Project(seed, number)
-    for position in range(_FILES):
-        sections = [project.section() for _ in range(_SECTIONS)]
-        tail = extra if position == _FILES - 1 else ""
-        text = "\n\n".join((f"# {project.noun().title()} {position}", *sections, tail))
-        (folder / f"{position:02d}-{project.noun()}.md").write_text(text + "\n", encoding="utf-8")
-
-
-def queries(seed: int, count: int, per_class: int) -> dict[str, list[str]]:
-    """Return *per_class* questions of each class for the first *count* projects."""
-    chance = random.Random(f"{seed}/queries")  # noqa: S311 - the same questions each time
-    asked: dict[str, list[str]] = {kind: [] for kind in CLASSES}
-    for position in range(per_class):
-        project = _Project(seed, (position * 17) % count)
-        nouns = chance.sample(project.nouns[:40], 5)
-        verb, adjective = chance.choice(VERBS), chance.choice(ADJECTIVES)
-        rare = project.codes[position] if position % 2 else project.dotted[position]
-        texts = (
-            nouns[0],
-            rare,
-            f"{nouns[1]} {nouns[2]}",
-            f"{adjective} {nouns[0]} {nouns[3]}",
-            f"how does the {nouns[1]} keep the {nouns[4]} when the {nouns[2]} {verb} it",
-            f"unheardof{position}" if position % 2 else f"unheardof{position} neverwritten",
-        )
-        for kind, text in zip(CLASSES, texts, strict=True):
-            asked[kind].append(text)
-    return asked
+_CHUNK = 4
 
 
 class Corpus:
-    """The stores of one seed in a cache folder; `view` lays some of them out for one run."""
+    """The stores of one seed in a cache folder. `view` and its like lay some of them out for one run.
+
+    They make hard links: the daemon and the reference read the same bytes from the same page cache,
+    and the empty `-wal` and `-shm` that the reference leaves beside a store stay on its own side.
+    """
 
     def __init__(self, cache: Path, seed: int = SEED) -> None:
         """Keep stores below *cache*, by seed, shape and the version of the program that writes them."""
-        self._folder = cache / f"seed-{seed}-shape-{_SHAPE}-contextpull-{version('contextpull')}"
+        self._folder = cache / f"seed-{seed}-shape-{SHAPE}-contextpull-{version('contextpull')}"
         self._seed = seed
 
     def build(self, count: int) -> int:
         """Make what is missing of the first *count* stores, on all cores, and return how many that was."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        missing = [number for number in range(count) if not self._path(number).exists()]
-        if missing:
-            with ProcessPoolExecutor(mp_context=multiprocessing.get_context("fork")) as pool:
-                list(pool.map(self._build, missing, chunksize=4))
-        return len(missing)
+        return self._make(self._build, [n for n in range(count) if not self._path(n).exists()])
 
-    def view(self, folder: Path, count: int) -> list[Path]:
-        """Link the first *count* stores into *folder* and return their paths by name.
+    def view(self, folder: Path, numbers: Iterable[int]) -> list[Path]:
+        """Link the stores *numbers*, which are made where missing, into *folder*; return their paths."""
+        chosen = list(numbers)
+        self._make(self._build, [n for n in chosen if not self._path(n).exists()])
+        folder.mkdir(parents=True, exist_ok=True)
+        return [_link(self._path(n), folder / self._path(n).name) for n in chosen]
 
-        Hard links: the daemon and the reference read the same bytes from the same page cache, and the
-        empty `-wal` and `-shm` that the reference leaves beside a store stay on its own side.
-        """
-        folder.mkdir(parents=True)
-        return [_link(self._path(number), folder) for number in range(count)]
+    def sources(self, folder: Path, count: int) -> Path:
+        """Link the files of the first *count* projects into folders below *folder*, and return that."""
+        self._make(self._write, [n for n in range(count) if not self._sources(n).exists()])
+        for number in range(count):
+            target = folder / project_name(number)
+            target.mkdir(parents=True)
+            for file in self._sources(number).iterdir():
+                _link(file, target / file.name)
+        return folder
+
+    def single(self, count: int) -> Path:
+        """Return the one store of all documents of the first *count* projects, with paths PROJECT/PATH."""
+        path = self._folder / f"single-{count}.sqlite"
+        if not path.exists():
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix="sources-", dir=self._folder) as name:
+                _ingest(self.sources(Path(name), count), path)
+        return path
+
+    def view_single(self, folder: Path, count: int) -> Path:
+        """Link `single` into *folder* and return its path."""
+        folder.mkdir(parents=True, exist_ok=True)
+        return _link(self.single(count), folder / f"single-{count}.sqlite")
+
+    def view_small(self, folder: Path, count: int) -> list[Path]:
+        """Link *count* small stores, which are made where missing, into *folder*; return their paths."""
+        self._make(self._build_small, [n for n in range(count) if not self._small(n).exists()])
+        folder.mkdir(parents=True, exist_ok=True)
+        return [_link(self._small(n), folder / self._small(n).name) for n in range(count)]
 
     def scratch(self) -> Path:
         """Return a new folder beside the stores, so that links work in it; the caller removes it."""
         self._folder.mkdir(parents=True, exist_ok=True)
         return Path(tempfile.mkdtemp(prefix="run-", dir=self._folder))
 
-    def size_bytes(self, count: int) -> int:
-        """Return how large the first *count* stores are."""
-        return sum(self._path(number).stat().st_size for number in range(count))
+    # ----------------------------------------------------------------- where and how
 
     def _path(self, number: int) -> Path:
-        return self._folder / f"project-{number:04d}.sqlite"
+        return self._folder / f"{project_name(number)}.sqlite"
+
+    def _sources(self, number: int) -> Path:
+        return self._folder / "sources" / project_name(number)
+
+    def _small(self, number: int) -> Path:
+        return self._folder / "small" / f"small-{number:05d}.sqlite"
+
+    def _make(self, make: Callable[[int], None], missing: list[int]) -> int:
+        if missing:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with ProcessPoolExecutor(mp_context=multiprocessing.get_context("fork")) as pool:
+                list(pool.map(make, missing, chunksize=_CHUNK))
+        return len(missing)
 
     def _build(self, number: int) -> None:
-        path = self._path(number)
         with tempfile.TemporaryDirectory(prefix="collated-bench-") as name:
-            sources = Path(name) / "sources"
-            sources.mkdir()
-            write_project(sources, self._seed, number)
-            made = Path(name) / path.name
-            ingest(sources, made)
-            partial = path.with_suffix(".partial")
-            shutil.copyfile(made, partial)
-            partial.replace(path)
+            write_project(Path(name), self._seed, number)
+            _ingest(Path(name), self._path(number))
+
+    def _build_small(self, number: int) -> None:
+        with tempfile.TemporaryDirectory(prefix="collated-bench-") as name:
+            write_small(Path(name), self._seed, number)
+            _ingest(Path(name), self._small(number))
+
+    def _write(self, number: int) -> None:
+        folder = self._sources(number)
+        folder.parent.mkdir(exist_ok=True)
+        partial = Path(tempfile.mkdtemp(prefix="partial-", dir=self._folder))
+        write_project(partial, self._seed, number)
+        partial.rename(folder)
 
 
-def _link(store: Path, folder: Path) -> Path:
-    target = folder / store.name
+def _ingest(sources: Path, target: Path) -> None:
+    """Write the store of *sources*; nothing half done is ever seen under its name."""
+    with tempfile.TemporaryDirectory(prefix="collated-bench-") as name:
+        made = Path(name) / target.name
+        ingest(sources, made)
+        target.parent.mkdir(exist_ok=True)
+        partial = target.with_suffix(".partial")
+        shutil.copyfile(made, partial)
+        partial.replace(target)
+
+
+def _link(file: Path, target: Path) -> Path:
     try:
-        os.link(store, target)
+        os.link(file, target)
+    except FileExistsError:
+        pass
     except OSError:  # a file system without hard links
-        shutil.copyfile(store, target)
+        shutil.copyfile(file, target)
     return target
-
-
-def pairs(asked: dict[str, list[str]], kinds: Sequence[str] = CLASSES) -> Iterator[tuple[str, str]]:
-    """Yield (class, question), class by class."""
-    return ((kind, text) for kind in kinds for text in asked[kind])

@@ -4,23 +4,22 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self, TypeVar
+from typing import IO, Self
 
 from collated.client import Client, DaemonUnreachable
 from collated.errors import RequestFailed
 from collated.protocol import SearchResult
 
-from .answers import LIMIT, Answer, Shown
+from .answers import LIMIT
+from .waiting import wait_for
+from .wire import LONG_MS
 
-__all__ = ["LONG_MS", "Daemon", "complete", "shown", "wait_for"]
+__all__ = ["Daemon", "complete"]
 
-LONG_MS = 60_000
-_WAIT_S = 120.0
-T = TypeVar("T")
+_STOP_S = 120.0
+_HARNESS = Path(__file__).parent.parent
 _HOMES = ("RUNTIME_DIR", "STATE_HOME", "CACHE_HOME", "DATA_HOME", "CONFIG_HOME")
 
 
@@ -52,8 +51,17 @@ class Daemon:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Stop it and remove its directories."""
+        self.close()
+
+    def close(self) -> None:
+        """Stop it and remove its directories."""
         self.stop()
         self._home.cleanup()
+
+    @property
+    def kept(self) -> Path:
+        """Return the folder of what it keeps on disk to answer faster."""
+        return Path(self.environ["XDG_CACHE_HOME"]) / "collated"
 
     @property
     def pid(self) -> int:
@@ -62,23 +70,36 @@ class Daemon:
             raise RuntimeError("the daemon is not running")
         return self._process.pid
 
-    def start(self) -> Self:
-        """Start the process, and return itself at once."""
+    def start(self, *, inside: bool = False) -> Self:
+        """Start the process, and return itself at once; with *inside* it takes questions on `pipe` too."""
         if self._process is not None:
             raise RuntimeError("the daemon is running already")
-        command = [sys.executable, "-m", "collated", "run", "--config", str(self._config)]
+        module = "harness.inside" if inside else "collated"
+        command = [sys.executable, "-m", module, "run", "--config", str(self._config)]
         self._log = self.log.open("ab")
+        pipe = subprocess.PIPE if inside else subprocess.DEVNULL
         self._process = subprocess.Popen(
-            command, env=self.environ, stderr=self._log, stdin=subprocess.DEVNULL
+            command, cwd=_HARNESS, env=self.environ, stderr=self._log, stdin=pipe, stdout=pipe
         )
         return self
+
+    @property
+    def pipe(self) -> tuple[IO[bytes], IO[bytes]]:
+        """Return the standard input and output of a daemon started with *inside*."""
+        process = self._process
+        if process is None or process.stdin is None or process.stdout is None:
+            raise RuntimeError("the daemon was not started to be asked inside")
+        return process.stdin, process.stdout
 
     def stop(self) -> None:
         """End the process and wait for it."""
         process, self._process = self._process, None
         if process is not None:
             process.terminate()
-            process.wait(_WAIT_S)
+            process.wait(_STOP_S)
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
         if self._log is not None:
             self._log.close()
 
@@ -99,17 +120,6 @@ class Daemon:
         wait_for(lambda: client.status().stores.get("open", 0) == count or None, f"{count} open stores")
 
 
-def wait_for(attempt: Callable[[], T | None], what: str, *, pause_s: float = 0.002) -> T:
-    """Return the first result of *attempt* that is not None."""
-    deadline = time.monotonic() + _WAIT_S
-    while time.monotonic() < deadline:
-        result = attempt()
-        if result is not None:
-            return result
-        time.sleep(pause_s)
-    raise TimeoutError(f"waited {_WAIT_S:g} s for {what}")
-
-
 def complete(client: Client, text: str, count: int) -> SearchResult | None:
     """Return the answer of all *count* stores, or None while some are missing."""
     try:
@@ -117,11 +127,6 @@ def complete(client: Client, text: str, count: int) -> SearchResult | None:
     except RequestFailed:
         return None
     return result if result.complete and result.stores.asked == count else None
-
-
-def shown(result: SearchResult) -> Answer:
-    """Return the daemon's hits in the form that answers are compared in."""
-    return [Shown(h.store, h.id, h.doc, h.heading_path, h.kind, h.score, h.snippet) for h in result.hits]
 
 
 def _quoted(path: Path) -> str:

@@ -1,22 +1,29 @@
-"""Ping over the socket against a bare asyncio echo that answers the same bytes, each in its own process."""
+"""Part `ping`: a ping over the socket against a bare asyncio echo that answers the same bytes.
 
-import socket
-import struct
+Each server is a process of its own.
+"""
+
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
-from msgspec import msgpack
+from collated.protocol import SearchResult
 
-from .daemons import Daemon, wait_for
+from .asking import search_params
+from .bench import Bench
+from .daemons import Daemon
+from .projects import SEED, queries
+from .report import Report, times, us
 from .timing import interleaved, median_s, timed
+from .wire import Wire, framed
 
-__all__ = ["compare_pings"]
+__all__ = ["run"]
 
 _BATCH = 200
-
+_GOAL = 1.5
 _ECHO = """
 import asyncio, sys
 
@@ -30,70 +37,52 @@ async def main():
 
 asyncio.run(main())
 """
+_ROWS = {"a bare asyncio echo": "echo", "`ping`": "ping", "a remembered search": "cached"}
 
 
-def compare_pings(folder: Path, rounds: int) -> dict[str, float]:
-    """Return the median seconds of a round trip: `echo`, `ping`, and `cached`, a remembered answer."""
-    with tempfile.TemporaryDirectory(prefix="cb-") as home, Daemon(folder).start() as daemon:
-        with daemon.client() as client:
-            daemon.wait_open(client, len(list(folder.glob("*.sqlite"))))
-        path = Path(home) / "echo"
-        process = subprocess.Popen([sys.executable, "-c", _ECHO, str(path)], stdin=subprocess.DEVNULL)
-        try:
-            wait_for(lambda: path.exists() or None, "the echo server")
-            with _connected(path) as echo, _connected(daemon.socket) as ours:
-                ping = _framed("ping", {})
-                # What a cached search costs above a ping is what its answer's bytes cost.
-                search = _framed("search", {"query": "cache buffer", "limit": 10})
-                _check(ours, search)
-                trips = {
-                    "echo": _trips(echo, ping),
-                    "ping": _trips(ours, ping),
-                    "cached": _trips(ours, search),
-                }
-                return {name: median_s(each) for name, each in interleaved(trips, rounds).items()}
-        finally:
-            process.terminate()
-            process.wait()
+def run(bench: Bench, report: Report) -> None:
+    """Time round trips of both, and of a remembered answer."""
+    with ExitStack() as stack:
+        trips = _servers(bench, stack)
+        seconds = {
+            name: median_s(each) for name, each in interleaved(trips, 5 * bench.rounds(bench.few)).items()
+        }
+    echo = seconds["echo"]
+    report.section("One round trip over a Unix socket")
+    report.table(
+        ("what", "µs", "**× the echo**"),
+        [(name, us(seconds[key]), f"{seconds[key] / echo:.2f}") for name, key in _ROWS.items()],
+    )
+    ratio = seconds["ping"] / echo
+    report.goal(f"ping: at most {_GOAL}× a bare asyncio echo", f"{times(ratio)}×", ratio <= _GOAL)
 
 
-def _framed(method: str, params: dict[str, object]) -> bytes:
-    body = msgpack.encode({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
-    return struct.pack(">I", len(body)) + body
+def _servers(bench: Bench, stack: ExitStack) -> dict[str, Callable[[], float]]:
+    home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cb-")))
+    path = home / "echo"
+    process = subprocess.Popen([sys.executable, "-c", _ECHO, str(path)], stdin=subprocess.DEVNULL)
+    stack.callback(process.wait)
+    stack.callback(process.terminate)
+    daemon = stack.enter_context(Daemon(bench.ours(bench.few)).start())
+    with daemon.client() as client:
+        daemon.wait_open(client, bench.few)
+    echo, ours = (stack.enter_context(Wire(each)) for each in (path, daemon.socket))
+    # What a remembered search costs above a ping is what its answer's bytes cost.
+    params = search_params(queries(SEED, bench.few, 1)["two words"][0])
+    if not ours.call("search", params, SearchResult).hits:
+        raise RuntimeError("the search that is timed finds nothing")
+    ping = framed("ping", {})
+    return {
+        "echo": _trips(echo, ping),
+        "ping": _trips(ours, ping),
+        "cached": _trips(ours, framed("search", params)),
+    }
 
 
-def _connected(path: Path) -> socket.socket:
-    def attempt() -> socket.socket | None:
-        connection = socket.socket(socket.AF_UNIX)
-        try:
-            connection.connect(str(path))
-        except OSError:
-            connection.close()
-            return None
-        return connection
-
-    return wait_for(attempt, f"{path.name} to listen")
-
-
-def _trip(connection: socket.socket, message: bytes) -> bytes:
-    connection.sendall(message)
-    received = connection.recv(65_536)
-    length = 4 + int.from_bytes(received[:4], "big")
-    while len(received) < length:
-        received += connection.recv(65_536)
-    return received[4:]
-
-
-def _check(connection: socket.socket, search: bytes) -> None:
-    hits = msgpack.decode(_trip(connection, search))["result"]["hits"]
-    if not hits:
-        raise RuntimeError("the cached search that is timed finds nothing")
-
-
-def _trips(connection: socket.socket, message: bytes) -> Callable[[], float]:
+def _trips(wire: Wire, message: bytes) -> Callable[[], float]:
     def many() -> None:
         for _ in range(_BATCH):
-            _trip(connection, message)
+            wire.trip(message)
 
     many()
     return lambda: timed(many)[0] / _BATCH

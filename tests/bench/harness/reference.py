@@ -6,9 +6,9 @@ from pathlib import Path
 from contextpull.ops import Ops, tokenize  # type: ignore[import-untyped]  # the package has no types
 from contextpull.store import Store  # type: ignore[import-untyped]  # the package has no types
 
-from .answers import LIMIT, Answer, Shown
+from .answers import GREP_LIMIT, LIMIT, Answer, Matched, Shown
 
-__all__ = ["Reference"]
+__all__ = ["Reference", "tokens_of"]
 
 Key = tuple[int, float, str, str]
 
@@ -23,12 +23,18 @@ class Reference:
 
     def __init__(self, stores: Sequence[Path]) -> None:
         """Open *stores*; a store's name is its file's stem."""
-        self._ops = [(path.stem, Ops(Store.open(path))) for path in stores]
+        self._ops: list[tuple[str, Ops]] = []
         self._keys: dict[str, dict[tuple[str, str], Key]] = {}
+        self.add(stores)
 
     def __len__(self) -> int:
         """Return how many stores are open."""
         return len(self._ops)
+
+    def add(self, stores: Sequence[Path]) -> None:
+        """Open more stores; what was learnt of the others is forgotten."""
+        self._ops += [(path.stem, Ops(Store.open(path))) for path in stores]
+        self._keys.clear()
 
     def close(self) -> None:
         """Close all stores."""
@@ -59,13 +65,34 @@ class Reference:
             for key, hit in every[:LIMIT]
         ]
 
+    def expected(self, text: str) -> Answer:
+        """Return what `search` does, learning first."""
+        self.learn(text)
+        return self.search(text)
+
     def ask_all(self, text: str) -> int:
         """Search every store and return how many hits there are, unmerged; nothing needs to be learnt."""
         return sum(len(ops.search(text, limit=LIMIT).hits) for _, ops in self._ops)
 
+    def grep(self, pattern: str) -> tuple[list[Matched], bool]:
+        """Return the first matches of all stores by id and store, and whether there are more."""
+        every: list[Matched] = []
+        is_more = False
+        for name, ops in self._ops:
+            found = ops.grep(pattern, limit=GREP_LIMIT)
+            is_more |= found.truncated
+            every += [Matched(name, m.id, m.doc, m.heading_path, m.line) for m in found.matches]
+        every.sort(key=lambda match: (match.id.encode(), match.store.encode()))
+        return every[:GREP_LIMIT], is_more or len(every) > GREP_LIMIT
+
+
+def tokens_of(text: str) -> list[str]:
+    """Return the words that the contract searches for."""
+    return [str(token) for token in tokenize(text)]
+
 
 def _passes(text: str) -> list[str]:
-    words = tokenize(text)
+    words = tokens_of(text)
     if not words:
         return []
     quoted = [f'"{word}"' for word in words]

@@ -1,90 +1,103 @@
-"""Search over many stores: the reference in this process, the daemon behind its socket, cache off and on."""
+"""Part `search`: search over many stores, the reference in this process, the daemon asked three ways."""
 
-import sys
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+import time
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
-from pathlib import Path
 
-from msgspec import Struct, field
+from collated.protocol import SearchResult
 
-from collated.client import Client
+from .answers import Answer
+from .asking import IN_FLIGHT, INSIDE, LONE, PIPED, Asker, search_params
+from .bench import FEW, MANY, Bench
+from .building import watch_build
+from .comparing import REFERENCE, Compared, Way, alone, compare, inside, lone, whole
+from .daemons import Daemon
+from .projects import CLASSES, NOWHERE, SEED, pairs, queries
+from .report import Report, ms, times, us
 
-from .answers import LIMIT, Answer
-from .corpus import CLASSES, pairs
-from .daemons import LONG_MS, Daemon, shown
-from .reference import Reference
-from .timing import interleaved, median_s, timed
+__all__ = ["run"]
 
-__all__ = ["CONTENDERS", "Searched", "compare_searches"]
-
-REFERENCE, OFF, ON = "reference", "cache off", "cache on"
-CONTENDERS = (REFERENCE, OFF, ON)
-
-
-class Searched(Struct):
-    """Seconds by class and contender, and how many answers were not the reference's."""
-
-    stores: int
-    seconds: dict[str, dict[str, list[float]]] = field(default_factory=dict[str, dict[str, list[float]]])
-    answers: int = 0
-    differing: list[str] = field(default_factory=list[str])
-
-    def median_s(self, contender: str, kind: str | None = None) -> float:
-        """Return a contender's median of one class, or of all answers together."""
-        kinds = [kind] if kind else list(self.seconds)
-        return median_s([s for each in kinds for s in self.seconds[each][contender]])
-
-    def ratio(self, contender: str, kind: str | None = None) -> float:
-        """Return how many times faster than the reference a contender is."""
-        return self.median_s(REFERENCE, kind) / self.median_s(contender, kind)
+CACHED = "cache on"
+WAYS = (LONE, PIPED, INSIDE)
 
 
-def compare_searches(
-    folders: tuple[Path, Path], asked: dict[str, list[str]], rounds: int, **settings: object
-) -> Searched:
-    """Time the questions over the stores of *folders*: the daemons' and, same bytes, the reference's."""
-    ours, theirs = folders
-    paths = sorted(theirs.glob("*.sqlite"))
-    result = Searched(len(paths), {kind: {name: [] for name in CONTENDERS} for kind in CLASSES})
-    with ExitStack() as stack:
-        reference = Reference(paths)
-        stack.callback(reference.close)
-        clients: dict[str, Client] = {}
-        for name, cache in ((OFF, {"cache__answers_bytes": 0}), (ON, {})):
-            daemon = stack.enter_context(Daemon(ours, **settings, **cache).start())
-            clients[name] = stack.enter_context(daemon.client())
-            daemon.wait_open(clients[name], len(paths))
-        for kind, text in pairs(asked):
-            seconds = _compare(reference, clients, text, rounds, result)
-            for name in CONTENDERS:
-                result.seconds[kind][name] += seconds[name]
+def run(bench: Bench, report: Report) -> None:
+    """Compare over each number of stores, and say what comes of the goals."""
+    for count in bench.counts:
+        with ExitStack() as stack:
+            cached = stack.enter_context(_cached(bench, count)) if count <= FEW else None
+            result = _over(bench, count, cached)
+        _show(report, count, result, (*WAYS, CACHED) if cached else WAYS)
+        _goals(report, count, result)
+
+
+def _over(bench: Bench, count: int, cached: Asker | None) -> Compared:
+    reference, asker, result = bench.reference(count), bench.asker(count), Compared()
+    many = queries(SEED, count, IN_FLIGHT)
+    together = {kind: [lone(asker, text)[1][0] for text in texts] for kind, texts in many.items()}
+    for kind, text in pairs(bench.asked(count)):
+        expected = [reference.expected(text)]
+        ways = {
+            REFERENCE: Way(alone(partial(reference.search, text)), expected),
+            LONE: Way(partial(lone, asker, text), expected),
+            PIPED: Way(partial(_piped, asker, many[kind]), together[kind]),
+            INSIDE: Way(partial(inside, asker, text), expected),
+        }
+        if cached is not None:
+            ways[CACHED] = Way(partial(lone, cached, text), expected)
+        compare(result, kind, ways, bench.rounds(count))
     return result
 
 
-def _compare(
-    reference: Reference, clients: Mapping[str, Client], text: str, rounds: int, result: Searched
-) -> dict[str, list[float]]:
-    reference.learn(text)
-    expected = reference.search(text)
+@contextmanager
+def _cached(bench: Bench, count: int) -> Generator[Asker]:
+    """Lend who asks a daemon that remembers answers, over the socket alone."""
+    with Daemon(bench.ours(count)).start() as daemon, closing(Asker(daemon)) as asker:
+        watch_build(daemon, asker.wire, count, time.perf_counter())
+        yield asker
 
-    def ask(client: Client) -> Answer:
-        answer = client.search(text, limit=LIMIT, deadline_ms=LONG_MS)
-        if not answer.complete:
-            print(f"incomplete for {text!r}: {answer.stores.failed[:3]}", file=sys.stderr)
-        return shown(answer)
 
-    def contender(name: str, search: Callable[[], Answer]) -> Callable[[], float]:
-        def run() -> float:
-            seconds, answer = timed(search)
-            result.answers += 1
-            if answer != expected:
-                result.differing.append(f"{name}: {text!r}")
-            return seconds
+def _piped(asker: Asker, texts: Sequence[str]) -> tuple[float, list[Answer]]:
+    seconds, answers = asker.piped("search", [search_params(text) for text in texts], SearchResult)
+    return seconds, [whole(answer) for answer in answers]
 
-        run()  # once, so that statements and page caches are warm, and the cache that is on is filled
-        return run
 
-    searches: dict[str, Callable[[], Answer]] = {REFERENCE: lambda: reference.search(text)}
-    searches.update({name: partial(ask, client) for name, client in clients.items()})
-    return interleaved({name: contender(name, search) for name, search in searches.items()}, rounds)
+def _show(report: Report, count: int, result: Compared, ways: Sequence[str]) -> None:
+    report.section(
+        f"Search over {count:,} stores",
+        "Reference: `contextpull.ops.Ops` over the same stores, in one process, one after the other. "
+        "The daemon remembers no answer, except in a column that says so. It is asked one at a time over its "
+        f"socket, with {IN_FLIGHT} different requests of the class in flight (time for each), and in its own "
+        "process without a socket. Answers compared with the reference's (ids, order, scores, snippets), "
+        "those in flight with those asked one at a time: "
+        f"{report.compared(result.answers, result.differing)}.",
+    )
+    report.table(
+        ("query", "reference, ms", *(f"{way}, µs" for way in ways), *(f"**{way}**" for way in ways)),
+        [
+            (
+                kind or "**all**",
+                ms(result.median_s(REFERENCE, kind)),
+                *(us(result.median_s(way, kind)) for way in ways),
+                *(f"{times(result.ratio(way, kind))}×" for way in ways),
+            )
+            for kind in (*CLASSES, None)
+        ],
+    )
+
+
+def _goals(report: Report, count: int, result: Compared) -> None:
+    name = f"search over {count:,} stores"
+    report.goal(f"{name}: same lists", f"{len(result.differing)} differ", not result.differing)
+    worst = result.slowest(LONE)
+    least = result.ratio(LONE, worst)
+    if count <= FEW:
+        every = result.ratio(LONE)
+        report.goal(f"{name}: ≥ 10× at the median over all", f"{times(every)}×", every >= 10)
+        report.goal(f"{name}: no class slower", f"{times(least)}× ({worst})", least >= 1)
+    if count >= MANY:
+        report.goal(f"{name}: ≥ 30× in every class", f"{times(least)}× ({worst})", least >= 30)
+        for way in WAYS:
+            ratio = result.ratio(way, NOWHERE)
+            report.goal(f"{name}: ≥ 1,000× where nothing matches, {way}", f"{times(ratio)}×", ratio >= 1_000)

@@ -1,4 +1,4 @@
-"""Start-up and memory with many stores, against a process that holds the reference over the same ones."""
+"""Part `start`: start-up, and memory while serving, against a process that holds the reference."""
 
 import subprocess
 import sys
@@ -7,92 +7,136 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from .daemons import Daemon, complete, wait_for
+from .bench import MANY, Bench
+from .daemons import Daemon, complete
+from .processes import Memory, descendants, memory_of
+from .report import Report, mb, times
 from .timing import interleaved, median_s
+from .waiting import wait_for
 
-__all__ = ["Memory", "Started", "compare_starts"]
+__all__ = ["run"]
 
 _HARNESS = Path(__file__).parent.parent
+_ONE, _EACH = "after one query", "after one query of each class"
+_ROWS = {
+    "reference: all open and one query answered": "reference",
+    "cold (no state file, nothing kept): first whole answer": "cold",
+    "warm: all stores known": "known",
+    "warm: first whole answer": "warm",
+}
+_GOAL = 0.5
 
 
-class Memory(Struct):
-    """Bytes of one process: all that is resident, and its share of what is shared."""
+class _Starts(Struct):
+    """What is asked, and the memory of the last round by side and moment."""
 
-    rss: int = 0
-    pss: int = 0
-
-
-class Started(Struct):
-    """Median seconds by name of the start, and memory by contender and moment."""
-
-    stores: int
-    seconds: dict[str, float]
-    memory: dict[tuple[str, str], Memory]
+    count: int
+    theirs: Path
+    first: str
+    every: list[str]
+    memory: dict[tuple[str, str], Memory] = field(default_factory=dict[tuple[str, str], Memory])
+    known: list[float] = field(default_factory=list[float])
 
 
-def compare_starts(folders: tuple[Path, Path], asked: dict[str, list[str]], rounds: int) -> Started:
-    """Start both sides over and over; the memory is that of the last round.
-
-    `reference`, `cold` (no state file) and `warm` end with the first whole answer, `known` when the
-    daemon, started warm, says that all stores are open.
-    """
-    ours, theirs = folders
-    count = len(list(theirs.glob("*.sqlite")))
-    first = asked["one common word"][0]
-    every = [texts[0] for texts in asked.values()]
-    memory: dict[tuple[str, str], Memory] = {}
-    known: list[float] = []
-
-    def reference() -> float:
-        return _reference(theirs, first, every, memory)
-
-    def cold() -> float:
-        with Daemon(ours) as daemon:
-            return _start(daemon, first, count)[1]
-
-    def warm() -> float:
-        with Daemon(ours) as daemon:
-            _start(daemon, first, count)
-            daemon.stop()
-            seconds = _start(daemon, first, count)
-            memory["daemon", "after one query"] = _memory_of(daemon.pid)
-            with daemon.client() as client:
-                for text in every:
-                    wait_for(partial(complete, client, text, count), "a whole answer")
-            memory["daemon", "after one query of each class"] = _memory_of(daemon.pid)
-        known.append(seconds[0])
-        return seconds[1]
-
-    contenders: dict[str, Callable[[], float]] = {"reference": reference, "cold": cold, "warm": warm}
-    seconds = {name: median_s(each) for name, each in interleaved(contenders, rounds).items()}
-    return Started(count, {**seconds, "known": median_s(known)}, memory)
+def run(bench: Bench, report: Report) -> None:
+    """Start both sides over and over, over the most stores; a warm start finds all that was kept."""
+    asked = bench.asked(bench.many)
+    starts = _Starts(
+        bench.many,
+        bench.theirs(bench.many),
+        asked["one common word"][0],
+        [texts[0] for texts in asked.values()],
+    )
+    with bench.resting(bench.many) as kept:
+        contenders: dict[str, Callable[[], float]] = {
+            "reference": partial(_reference, starts),
+            "cold": partial(_cold, starts, bench.ours(bench.many)),
+            "warm": partial(_warm, starts, kept),
+        }
+        seconds = interleaved(contenders, bench.rounds(bench.many))
+    medians = {name: median_s(each) for name, each in {**seconds, "known": starts.known}.items()}
+    _show(report, starts, medians)
 
 
-def _start(daemon: Daemon, text: str, count: int) -> tuple[float, float]:
+def _show(report: Report, starts: _Starts, medians: dict[str, float]) -> None:
+    report.section(f"Start-up and memory with {starts.count:,} stores")
+    report.table(
+        ("from the start of the process until", "s", "**faster**"),
+        [
+            (name, f"{medians[key]:.2f}", f"{medians['reference'] / medians[key]:.2f}")
+            for name, key in _ROWS.items()
+        ],
+    )
+    report.text(
+        "",
+        "Memory of a daemon started warm, its builder included while it runs. What is no file's is what "
+        "the system cannot drop and read again.",
+        "",
+    )
+    report.table(
+        ("MB", "reference RSS / PSS / no file's", "daemon RSS / PSS / no file's", "**daemon / reference**"),
+        [_memory(report, starts, moment) for moment in (_ONE, _EACH)],
+    )
+    if starts.count >= MANY:
+        known = medians["known"]
+        report.goal(f"{starts.count:,} stores known after a warm start in < 2 s", f"{known:.2f} s", known < 2)
+
+
+def _memory(report: Report, starts: _Starts, moment: str) -> tuple[str, ...]:
+    theirs, ours = (starts.memory[side, moment] for side in ("reference", "daemon"))
+    ratio = ours.rss / theirs.rss if theirs.rss else float("nan")
+    if starts.count >= MANY:
+        name = f"memory with {starts.count:,} stores {moment}: at most half the reference's"
+        report.goal(name, f"{times(ratio)}×", ratio <= _GOAL)
+    shown = (" / ".join(map(mb, (each.rss, each.pss, each.anonymous))) for each in (theirs, ours))
+    return (moment, *shown, f"{times(ratio)}×")
+
+
+# --------------------------------------------------------------------------- one start each
+
+
+def _cold(starts: _Starts, ours: Path) -> float:
+    with Daemon(ours) as daemon:
+        return _start(daemon, starts)[1]
+
+
+def _warm(starts: _Starts, kept: Daemon) -> float:
+    known, seconds = _start(kept, starts)
+    starts.known.append(known)
+    starts.memory["daemon", _ONE] = _memory_of(kept)
+    with kept.client() as client:
+        for text in starts.every:
+            wait_for(partial(complete, client, text, starts.count), "a whole answer")
+    starts.memory["daemon", _EACH] = _memory_of(kept)
+    kept.stop()
+    return seconds
+
+
+def _start(daemon: Daemon, starts: _Starts) -> tuple[float, float]:
     """Return after how many seconds all stores were known, and when the first whole answer was there."""
     started = time.perf_counter()
     daemon.start()
     with daemon.client() as client:
-        daemon.wait_open(client, count)
+        daemon.wait_open(client, starts.count)
         known = time.perf_counter() - started
-        wait_for(lambda: complete(client, text, count), "the first whole answer")
+        wait_for(partial(complete, client, starts.first, starts.count), "the first whole answer")
         return known, time.perf_counter() - started
 
 
-def _reference(folder: Path, first: str, every: list[str], memory: dict[tuple[str, str], Memory]) -> float:
+def _reference(starts: _Starts) -> float:
     started = time.perf_counter()
-    command = [sys.executable, "-m", "harness.holding", str(folder)]
+    command = [sys.executable, "-m", "harness.holding", str(starts.theirs)]
     with subprocess.Popen(
         command, cwd=_HARNESS, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
     ) as process:
-        _ask(process, first)
+        _ask(process, starts.first)
         seconds = time.perf_counter() - started
-        memory["reference", "after one query"] = _memory_of(process.pid)
-        for text in every:
+        starts.memory["reference", _ONE] = memory_of(process.pid)
+        for text in starts.every:
             _ask(process, text)
-        memory["reference", "after one query of each class"] = _memory_of(process.pid)
+        starts.memory["reference", _EACH] = memory_of(process.pid)
     return seconds
 
 
@@ -104,11 +148,8 @@ def _ask(process: subprocess.Popen[str], text: str) -> None:
         raise RuntimeError("the reference process ended early")
 
 
-def _memory_of(pid: int) -> Memory:
-    """Return a process's memory from `/proc`; zeros where there is none."""
-    try:
-        text = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
-    except OSError:
-        return Memory()
-    rows = dict(line.split(":", 1) for line in text.splitlines() if line.endswith(" kB"))
-    return Memory(*(int(rows[name].split()[0]) * 1024 for name in ("Rss", "Pss")))
+def _memory_of(daemon: Daemon) -> Memory:
+    memory = memory_of(daemon.pid)
+    for pid in descendants(daemon.pid):
+        memory += memory_of(pid)
+    return memory
