@@ -45,7 +45,10 @@ class Found(Struct, frozen=True):
 
 
 class Store(Struct, frozen=True):
-    """One store in the catalog. `path` may hold surrogates, as `os.fsdecode` makes them."""
+    """One store in the catalog. `path` may hold surrogates, as `os.fsdecode` makes them.
+
+    `term_filter` is what `filters.make_filter` made of its terms; None where it may always match.
+    """
 
     path: str
     name: str
@@ -58,6 +61,7 @@ class Store(Struct, frozen=True):
     documents: int | None = None
     records: int | None = None
     has_embeddings: bool = False
+    term_filter: bytes | None = None
 
 
 class Plan(Struct, frozen=True):
@@ -125,7 +129,14 @@ def fingerprint(format_name: str, facts: StoreFacts, signature: Signature) -> st
     return hashlib.blake2b(msgspec.msgpack.encode(parts), digest_size=16).hexdigest()
 
 
-def opened(store: Store, format_name: str, facts: StoreFacts, signature: Signature) -> Store:
+def opened(
+    store: Store,
+    format_name: str,
+    facts: StoreFacts,
+    signature: Signature,
+    *,
+    term_filter: bytes | None = None,
+) -> Store:
     """Return *store* as open."""
     return msgspec.structs.replace(
         store,
@@ -138,6 +149,7 @@ def opened(store: Store, format_name: str, facts: StoreFacts, signature: Signatu
         documents=facts.documents,
         records=facts.records,
         has_embeddings=facts.has_embeddings,
+        term_filter=term_filter,
     )
 
 

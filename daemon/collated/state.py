@@ -25,8 +25,9 @@ __all__ = ["Memory"]
 
 log = structlog.get_logger()
 
-# Another release may read what this one refused, so a file of another version is thrown away.
-_VERSION = zlib.crc32(f"1 {__version__}".encode()) & 0x7FFF_FFFF
+# Another release may read what this one refused, so a file of another version is thrown away. The
+# number is also that of term filters: it goes up when the same terms make another one.
+_VERSION = zlib.crc32(f"2 {__version__}".encode()) & 0x7FFF_FFFF
 # Every other state is worth another try at the next start.
 _KEPT = (State.OPEN, State.REFUSED)
 _ENCODER = msgspec.msgpack.Encoder()
@@ -113,8 +114,8 @@ class Memory:
         rows = await self._db.execute_fetchall("SELECT path, value FROM store")
         await self._db.commit()
         self.error = None
-        known = {os.fsdecode(path): _DECODER.decode(value) for path, value in rows}
-        return {path: replace(store, path=path) for path, store in known.items()}
+        # Ten thousand stores take longer than the event loop may stand still.
+        return await anyio.to_thread.run_sync(_stores_of, rows)
 
     async def _value(self, sql: str) -> object:
         if self._db is None:
@@ -129,6 +130,11 @@ class Memory:
         except sqlite3.Error:
             # The disk is full or the file is gone; the next start rebuilds it.
             log.debug("state_rollback_failed", path=str(self._path))
+
+
+def _stores_of(rows: Iterable[sqlite3.Row]) -> dict[str, Store]:
+    known = {os.fsdecode(path): _DECODER.decode(value) for path, value in rows}
+    return {path: replace(store, path=path) for path, store in known.items()}
 
 
 def _make_directory(path: Path) -> None:

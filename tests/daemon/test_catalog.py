@@ -175,7 +175,7 @@ def test_a_fingerprint_changes_with_whatever_an_answer_depends_on(
 
 
 def test_an_opened_store_has_its_facts_and_no_reason() -> None:
-    store = opened(STORE, "contextpull", FACTS, SIGNATURE)
+    store = opened(STORE, "contextpull", FACTS, SIGNATURE, term_filter=b"filter")
 
     assert store == Store(
         path="/p/a.sqlite",
@@ -189,14 +189,21 @@ def test_an_opened_store_has_its_facts_and_no_reason() -> None:
         documents=2,
         records=7,
         has_embeddings=True,
+        term_filter=b"filter",
     )
+
+
+def test_a_store_that_is_opened_anew_has_nothing_of_its_old_filter() -> None:
+    before = opened(STORE, "contextpull", FACTS, SIGNATURE, term_filter=b"filter")
+
+    assert opened(before, "contextpull", FACTS, SIGNATURE).term_filter is None
 
 
 @pytest.mark.parametrize("code", STORE_CODES)
 def test_a_store_that_failed_to_open_has_the_state_of_its_code_and_nothing_of_its_old_contents(
     code: str,
 ) -> None:
-    before = opened(STORE, "contextpull", FACTS, SIGNATURE)
+    before = opened(STORE, "contextpull", FACTS, SIGNATURE, term_filter=b"filter")
 
     store = without(before, StoreError(code, "because"), SIGNATURE)
 

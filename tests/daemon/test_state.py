@@ -34,7 +34,7 @@ async def memory(file: Path) -> AsyncIterator[Memory]:
 
 
 def an_open_store(path: str, name: str = "s") -> Store:
-    return opened(Store(path, name, None), "contextpull", FACTS, SIGNATURE)
+    return opened(Store(path, name, None), "contextpull", FACTS, SIGNATURE, term_filter=bytes(range(64)))
 
 
 def a_refused_store(path: str) -> Store:
