@@ -4,17 +4,28 @@ Python compares strings by code point, which is the order of their UTF-8 bytes. 
 arrival, threads, hash seed, locale or clock enters a key, and no two different hits compare equal.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal
 
 from collated_readers import TIERS, Match, Ranked
 from collated_readers.contract import RRF_K
 
-__all__ = ["dedupe", "merge_contract", "merge_fused", "merge_matches"]
+__all__ = [
+    "Order",
+    "contract_key",
+    "dedupe",
+    "global_key",
+    "merge_contract",
+    "merge_fused",
+    "merge_global",
+    "merge_matches",
+    "path_key",
+]
+
+Order = Literal["contract", "global"]
+
 
 _TIER = {tier: position for position, tier in enumerate(TIERS)}
-
-T = TypeVar("T")
 
 
 def contract_key(store: str, hit: Ranked) -> tuple[int, float, str, str]:
@@ -31,9 +42,32 @@ def dedupe(tiers: Iterable[Sequence[Ranked]], limit: int) -> list[Ranked]:
     return list(first.values())[:limit]
 
 
+def path_key(store: str) -> str:
+    """Return what orders stores as their records' paths are in one store that holds all, `STORE/PATH`."""
+    return f"{store}/"
+
+
+def global_key(store: str, hit: Ranked) -> tuple[int, float, str, str]:
+    """Return the key of `ranking = "global"`: tier, rank, store, id, as in one store that holds all."""
+    return (_TIER[hit.tier], hit.rank, path_key(store), hit.id)
+
+
 def merge_contract(lists: Mapping[str, Sequence[Ranked]], limit: int) -> list[tuple[str, Ranked]]:
     """Return the best *limit* of all stores' lists, by tier, rank, id and store."""
-    every = [(contract_key(store, hit), store, hit) for store, hits in lists.items() for hit in hits]
+    return _merged(lists, limit, contract_key)
+
+
+def merge_global(lists: Mapping[str, Sequence[Ranked]], limit: int) -> list[tuple[str, Ranked]]:
+    """Return the best *limit* of all stores' lists, by tier, rank, store and id."""
+    return _merged(lists, limit, global_key)
+
+
+def _merged(
+    lists: Mapping[str, Sequence[Ranked]],
+    limit: int,
+    key: Callable[[str, Ranked], tuple[int, float, str, str]],
+) -> list[tuple[str, Ranked]]:
+    every = [(key(store, hit), store, hit) for store, hits in lists.items() for hit in hits]
     return [(store, hit) for _, store, hit in sorted(every, key=lambda each: each[0])[:limit]]
 
 

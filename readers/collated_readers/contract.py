@@ -8,7 +8,7 @@ caches, logs or writes, and raises only `StoreError` and `RequestError`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -350,6 +350,10 @@ class Reader(Protocol):
 
     def hits(self, db: sqlite3.Connection, query: Query, ranked: Sequence[Ranked]) -> list[Hit]:
         """Return *ranked* with path, heading, snippet and score, in the order given."""
+        ...
+
+    def loosened(self, query: Query, ignored: Set[str], least: int) -> Query:
+        """Return *query*, if it has *least* words or more, without those *ignored*, if any are left. Pure."""
         ...
 
     def phrases(self, query: Query) -> tuple[Phrase, ...]:
