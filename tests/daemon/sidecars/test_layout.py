@@ -242,7 +242,7 @@ FATES: dict[str, Callable[[Path], object]] = {
     "cut to nothing": lambda path: os.truncate(path, 0),
     "cut short": lambda path: os.truncate(path, 100),
     "overwritten in place": lambda path: path.write_bytes(bytes(path.stat().st_size)),
-    "replaced": lambda path: shutil.copy(__file__, path.with_name("other")).replace(path),
+    "replaced": lambda path: Path(shutil.copy(__file__, path.with_name("other"))).replace(path),
     "gone with its directory": lambda path: shutil.rmtree(path.parent),
 }
 
