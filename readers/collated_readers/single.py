@@ -64,6 +64,7 @@ def search(reader: Reader, db: sqlite3.Connection, query: Query, embed: Embed | 
 def lexical(reader: Reader, db: sqlite3.Connection, query: Query) -> list[Ranked]:
     """Return the store's best records: its tiers in order, earlier ones winning, cut at the limit."""
     limit = clamped(query.limit, SEARCH_LIMITS)
+    query = msgspec.structs.replace(query, limit=limit)
     found: dict[str, Ranked] = {}
     for tier in reader.tiers(query):
         if len(found) >= limit:

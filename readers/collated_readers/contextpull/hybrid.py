@@ -13,7 +13,7 @@ from contextlib import closing
 from collated_readers.contract import RRF_K, SEARCH_LIMITS, Embed, Hit, Query, Ranked, StoreError, clamped
 
 from .filters import IN_FILTER, filter_argument
-from .search import score_of
+from .search import digest_of, score_of
 from .values import text
 
 __all__ = ["dense_hits_of", "fused_of", "has_embeddings"]
@@ -106,7 +106,16 @@ def dense_hits_of(db: sqlite3.Connection, query: Query, ranked: Sequence[Ranked]
     hits: list[Hit] = []
     for record_id, path, heading_path, kind, body in db.execute(_SHOWN, (json.dumps(list(by_id)),)):
         one = by_id[text(record_id)]
-        snippet = " ".join(text(body).split())[:_SNIPPET_CHARACTERS] + "…"
-        score = score_of(one.rank, query)
-        hits.append(Hit(one.id, text(path), text(heading_path), snippet, score, text(kind), "dense"))
+        hits.append(
+            Hit(
+                id=one.id,
+                doc=text(path),
+                heading_path=text(heading_path),
+                snippet=" ".join(text(body).split())[:_SNIPPET_CHARACTERS] + "…",
+                score=score_of(one.rank, query),
+                kind=text(kind),
+                tier="dense",
+                digest=digest_of(body),
+            )
+        )
     return hits

@@ -7,18 +7,19 @@ The list is the contract's all the same.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import sqlite3
 from collections.abc import Sequence
 
-from collated_readers.contract import SEARCH_LIMITS, TIERS, Hit, Query, Ranked, StoreError, Tier, clamped
+from collated_readers.contract import TIERS, Hit, Query, Ranked, StoreError, Tier
 
 from .filters import IN_FILTER, filter_argument
 from .values import Row, text
 from .words import match_of, tiers_of, words_of
 
-__all__ = ["hits_of", "ranked_of"]
+__all__ = ["digest_of", "hits_of", "ranked_of", "score_of"]
 
 _BEST = """
 SELECT rowid, bm25(sections_fts, 0.0, 2.0, 1.0) AS best FROM sections_fts
@@ -39,7 +40,7 @@ WHERE sections_fts MATCH ? ORDER BY best, f.id LIMIT ?"""
 _FILTERED = _JOINED.replace("ORDER BY", f"AND {IN_FILTER} ORDER BY")
 
 _SHOWN = """
-SELECT f.rowid, d.path, s.heading_path, s.kind, snippet(sections_fts, 2, '**', '**', '…', 20)
+SELECT f.rowid, d.path, s.heading_path, s.kind, s.text, snippet(sections_fts, 2, '**', '**', '…', 20)
 FROM sections_fts AS f
 JOIN sections AS s ON s.id = f.id JOIN documents AS d ON d.doc_id = s.doc_id
 WHERE sections_fts MATCH ? AND f.rowid IN (SELECT value FROM json_each(?))"""
@@ -56,11 +57,10 @@ def ranked_of(db: sqlite3.Connection, query: Query, tier: Tier) -> list[Ranked]:
     if tier not in tiers_of(words):
         return []
     match = match_of(words, tier)
-    limit = clamped(query.limit, SEARCH_LIMITS)
     within = filter_argument(query.within)
-    rows = _best(db, match, limit) if within is None else None
+    rows = _best(db, match, query.limit) if within is None else None
     if rows is None:
-        rows = _joined(db, match, within, limit)
+        rows = _joined(db, match, within, query.limit)
     seen: dict[str, Ranked] = {}
     for row, record_id, rank in rows:
         seen.setdefault(text(record_id), Ranked(text(record_id), tier, _finite(rank), int(row)))
@@ -114,7 +114,7 @@ def hits_of(db: sqlite3.Connection, query: Query, ranked: Sequence[Ranked]) -> l
 
 
 def _hit(one: Ranked, row: Row, query: Query) -> Hit:
-    _, path, heading_path, kind, snippet = row
+    _, path, heading_path, kind, body, snippet = row
     return Hit(
         id=one.id,
         doc=text(path),
@@ -123,7 +123,17 @@ def _hit(one: Ranked, row: Row, query: Query) -> Hit:
         score=score_of(one.rank, query),
         kind=text(kind),
         tier=one.tier,
+        digest=digest_of(body),
     )
+
+
+def digest_of(body: object) -> bytes:
+    """Return 16 bytes that are the same for the same text.
+
+    Raises:
+        StoreError: `damaged`.
+    """
+    return hashlib.blake2b(text(body).encode(), digest_size=16).digest()
 
 
 def score_of(rank: float, query: Query) -> float:
