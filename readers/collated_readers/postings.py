@@ -15,19 +15,23 @@ from numpy.typing import NDArray
 __all__ = ["COLUMN_SHIFT", "Postings"]
 
 COLUMN_SHIFT = 24
-"""A position is `column << 24 | offset`: searchable columns from 0, tokens of a column from 0."""
+"""A position is `column << 24 | offset`: searchable columns from 0, tokens of a column from 0.
+
+No offset is 2^24 - 1, so that the last token of one column is never followed by the first of the next.
+"""
 
 
 class Postings(Struct, frozen=True, eq=False):
     """The instances of terms in one store's records; row r is the record `ids[r]`.
 
     `ids` are ascending by UTF-8 bytes, without repetition; all records of the store where all terms
-    were asked for, else at least those in which a term stands. `docs` holds each row's document path,
+    were asked for, else those in which a term stands. `docs` holds each row's document path,
     `locators` its `Ranked.row`, `lengths` its tokens in all columns. `total_rows` and `total_tokens`
     are those of the whole index, as its own bm25 takes them.
 
-    The instances of `terms[t]` are `starts[t]:starts[t + 1]` of `rows` and `positions`, ascending by
-    (row, position). An instance in column c weighs `weights[c]` in bm25, whose k1 is 1.2 and b 0.75.
+    `terms` are ascending, without repetition, none that stands nowhere. The instances of `terms[t]` are
+    `starts[t]:starts[t + 1]` of `rows` and `positions`, ascending by (row, position). An instance in
+    column c weighs `weights[c]` in bm25, whose k1 is 1.2 and b 0.75.
     """
 
     ids: Sequence[str]

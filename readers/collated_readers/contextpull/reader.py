@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from collated_readers.contract import (
     Budget,
@@ -12,6 +15,7 @@ from collated_readers.contract import (
     Matches,
     Neighbours,
     Pattern,
+    Phrase,
     Query,
     Ranked,
     Reading,
@@ -26,7 +30,12 @@ from .hybrid import dense_hits_of, fused_of
 from .schema import VERSIONS, facts_of, is_contextpull
 from .search import hits_of, ranked_of
 from .sections import neighbours_of, reading_of
+from .terms import phrases_of
+from .vocabulary import vocabulary_of
 from .words import tiers_of, words_of
+
+if TYPE_CHECKING:
+    from collated_readers.postings import Postings
 
 __all__ = ["ContextPull"]
 
@@ -64,6 +73,26 @@ class ContextPull:
         by_vector = [one for one in ranked if one.tier == "dense"]
         made = {hit.id: hit for hit in hits_of(db, query, by_words) + dense_hits_of(db, query, by_vector)}
         return [made[one.id] for one in ranked if one.id in made]
+
+    def loosened(self, query: Query, ignored: Set[str], least: int) -> Query:
+        """See `Reader.loosened`."""
+        words = words_of(query.text)
+        kept = [word for word in words if word not in ignored]
+        return query if len(words) < least or not kept else replace(query, text=" ".join(kept))
+
+    def phrases(self, query: Query) -> tuple[Phrase, ...]:
+        """See `Reader.phrases`."""
+        return phrases_of(words_of(query.text))
+
+    def vocabulary(self, db: sqlite3.Connection) -> list[bytes] | None:
+        """See `Reader.vocabulary`."""
+        return vocabulary_of(db)
+
+    def postings(self, db: sqlite3.Connection, terms: Sequence[bytes] | None = None) -> Postings | None:
+        """See `Reader.postings`."""
+        from .postings import postings_of  # numpy, which only who indexes needs
+
+        return postings_of(db, terms)
 
     def read(self, db: sqlite3.Connection, record_id: str, context: int) -> Reading:
         """See `Reader.read`."""
