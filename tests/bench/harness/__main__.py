@@ -9,10 +9,15 @@ from contextlib import closing
 from pathlib import Path
 
 from . import (
+    adding,
     commands,
+    fulltext,
+    grepping,
+    growing,
     indexing,
     large,
     pinging,
+    rankings,
     rewriting,
     searching,
     starting,
@@ -28,11 +33,17 @@ _RESULTS = Path(__file__).parent.parent / "RESULTS.md"
 _PARTS: Mapping[str, Callable[[Bench, Report], None]] = {
     "search": searching.run,
     "build": indexing.run,
+    "tantivy": fulltext.run,
+    "grep": grepping.run,
+    "global": rankings.run_costs,
+    "single": rankings.run_single,
+    "more": adding.run,
     "large": large.run,
     "ping": pinging.run,
     "start": starting.run,
     "command": commands.run,
     "rewrite": rewriting.run,
+    "plot": growing.run,
 }
 
 
@@ -62,6 +73,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     report.goals()
     if given.write:
         report.write(_RESULTS)
+    else:
+        for path in report.draw(given.cache):
+            print(f"drew {path}", file=sys.stderr)
     return 1 if report.differing else 0
 
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 from .answers import LIMIT
 from .daemons import Daemon
 from .inside import Question
-from .timing import median_s, timed
+from .timing import IN_A_ROW, in_a_row, median_s
 from .wire import LONG_MS, Wire, framed, result_of
 
 __all__ = ["INSIDE", "IN_FLIGHT", "LONE", "PIPED", "Asker", "search_params"]
@@ -23,7 +23,6 @@ T = TypeVar("T")
 
 LONE, PIPED, INSIDE = "one at a time", "in flight", "in its process"
 IN_FLIGHT = 32
-_IN_A_ROW = 5
 
 
 class _Told(Struct):
@@ -51,8 +50,7 @@ class Asker:
     def lone(self, method: str, params: Mapping[str, object], result: type[T]) -> tuple[float, T]:
         """Return the median seconds of a few round trips in a row, and what was answered."""
         message = framed(method, params)
-        every = [timed(lambda: result_of(self.wire.trip(message), result)[1]) for _ in range(_IN_A_ROW)]
-        return median_s([seconds for seconds, _ in every]), every[-1][1]
+        return in_a_row(lambda: result_of(self.wire.trip(message), result)[1])
 
     def piped(
         self, method: str, every: Sequence[Mapping[str, object]], result: type[T]
@@ -67,7 +65,7 @@ class Asker:
     def inside(self, method: str, params: Mapping[str, object], result: type[T]) -> tuple[float, T]:
         """Return the median seconds of a few answers in the daemon's process, and the last one."""
         source, sink = self.daemon.pipe
-        source.write(msgspec.json.encode(Question(method, dict(params), _IN_A_ROW)) + b"\n")
+        source.write(msgspec.json.encode(Question(method, dict(params), IN_A_ROW)) + b"\n")
         source.flush()
         told = msgspec.json.decode(sink.readline(), type=_Told)
         return median_s(told.seconds), msgspec.json.decode(told.result, type=result)

@@ -9,7 +9,7 @@ from collated.protocol import SearchResult
 
 from .answers import Answer, shown
 from .asking import INSIDE, LONE, Asker, search_params
-from .timing import interleaved, median_s, timed
+from .timing import in_a_row, interleaved, median_s
 
 __all__ = ["BOTH_WAYS", "REFERENCE", "Compared", "Way", "alone", "compare", "inside", "lone", "whole"]
 
@@ -65,10 +65,10 @@ def compare(result: Compared, kind: str, ways: Mapping[str, Way], rounds: int) -
 
 
 def alone(ask: Callable[[], object]) -> Callable[[], tuple[float, Sequence[object]]]:
-    """Return the turn of a contender that gives one answer."""
+    """Return the turn of a contender that gives one answer, a few times in a row as daemons are asked."""
 
     def turn() -> tuple[float, Sequence[object]]:
-        seconds, answer = timed(ask)
+        seconds, answer = in_a_row(ask)
         return seconds, [answer]
 
     return turn

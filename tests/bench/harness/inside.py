@@ -19,11 +19,13 @@ from collated.methods import Methods
 from collated.places import load_settings, socket_path
 from collated.protocol import METHODS
 
+from .timing import LONG_ENOUGH_S
+
 __all__ = ["Question", "Told"]
 
 
 class Question(msgspec.Struct):
-    """A request, and how many times to answer it, one after the other."""
+    """A request, and how many times to answer it at most, one after the other."""
 
     method: str
     params: dict[str, Any]
@@ -72,7 +74,7 @@ async def _answer(methods: Methods) -> None:
 async def _time(methods: Methods, question: Question) -> Told:
     params = msgspec.convert(question.params, METHODS[question.method].params)
     told = Told([], None)
-    for _ in range(question.repeat):
+    while len(told.seconds) < question.repeat and sum(told.seconds) < LONG_ENOUGH_S:
         started = time.perf_counter()
         told.result = await methods.call(question.method, params, None)
         told.seconds.append(time.perf_counter() - started)

@@ -8,9 +8,10 @@ from contextpull.store import Store  # type: ignore[import-untyped]  # the packa
 
 from .answers import GREP_LIMIT, LIMIT, Answer, Matched, Shown
 
-__all__ = ["Reference", "tokens_of"]
+__all__ = ["Key", "Reference", "tokens_of"]
 
 Key = tuple[int, float, str, str]
+"""A hit's place in the federation's order: tier, unrounded rank, id, store (DESIGN §5)."""
 
 _ONE_TIER = """
 SELECT f.id AS id, bm25(sections_fts, 0.0, 2.0, 1.0) AS rank FROM sections_fts f
@@ -55,13 +56,17 @@ class Reference:
 
     def search(self, text: str) -> Answer:
         """Return the best hits of all stores in the federation's order (DESIGN §5)."""
+        return [hit for _, hit in self.ranked(text)]
+
+    def ranked(self, text: str) -> list[tuple[Key, Shown]]:
+        """Return what `search` does, with the keys, so that several references can be merged."""
         keys = self._keys[text]
         every = [
             (keys[name, hit.id], hit) for name, ops in self._ops for hit in ops.search(text, limit=LIMIT).hits
         ]
         every.sort(key=lambda each: each[0])
         return [
-            Shown(key[3], hit.id, hit.doc, hit.heading_path, hit.kind, hit.score, hit.snippet)
+            (key, Shown(key[3], hit.id, hit.doc, hit.heading_path, hit.kind, hit.score, hit.snippet))
             for key, hit in every[:LIMIT]
         ]
 

@@ -14,12 +14,13 @@ _PACKAGES = ("numpy", "uvloop", "contextpull", "tantivy")
 
 
 class Report:
-    """Gathers lines; each is printed as soon as it is there. `differing` is what must be empty."""
+    """Gathers lines, printing each. `differing` must stay empty; `pictures` are SVG by file name."""
 
     def __init__(self) -> None:
         """Begin with nothing."""
         self.lines: list[str] = []
         self.differing: list[str] = []
+        self.pictures: dict[str, str] = {}
         self._goals: list[tuple[str, str, str]] = []
 
     def machine(self, about: str) -> None:
@@ -68,8 +69,15 @@ class Report:
         self.table(("goal", "measured", ""), self._goals)
 
     def write(self, path: Path) -> None:
-        """Write all that was shown."""
+        """Write all that was shown to *path*, and the pictures beside it."""
         path.write_text("\n".join(self.lines) + "\n", encoding="utf-8")
+        self.draw(path.parent)
+
+    def draw(self, folder: Path) -> list[Path]:
+        """Write the pictures into *folder*, and return their paths."""
+        for name, picture in self.pictures.items():
+            (folder / name).write_text(picture, encoding="utf-8")
+        return [folder / name for name in self.pictures]
 
 
 def ms(seconds: float) -> str:
