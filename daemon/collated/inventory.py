@@ -7,16 +7,19 @@ from pathlib import Path
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 import anyio.to_thread
 import structlog
 from msgspec.structs import replace
 
 from collated_readers import Budget, Reader, State, StoreError, StoreFacts
-from collated_readers.opening import Signature, StoreConnection, take_signature
+from collated_readers.opening import Signature, StoreConnection, take_signature, translate
+from collated_readers.opening.failure import FAILURES
 from collated_readers.registry import identify
 
 from . import catalog
 from .catalog import Found, Pending, Store
+from .filters import Filters, make_filter
 from .locate import Listing, listing, network_mounts, pinned_names
 from .pool import Pool
 from .protocol import Changes, Reason
@@ -35,6 +38,8 @@ _OPENERS = (os.cpu_count() or 1) + 1
 _PATIENCE_S = 1.0
 # Network file systems report nothing, and a watch that failed reports nothing either.
 _POLL_S = 0.5
+# How many filters are taken in before the event loop may do something else: some 3 ms.
+_FILTERS_AT_ONCE = 100
 _UNSETTLED = (State.BUSY, State.BUILDING, State.UNREADABLE)
 
 
@@ -50,6 +55,7 @@ class Inventory:
         self._memory = memory
         self._readers = {reader.format: reader for reader in readers}
         self.stores: dict[str, Store] = {}
+        self.filters = Filters()
         self.epoch = 0
         self.looks = 0
         self.is_ready = anyio.Event()
@@ -110,9 +116,7 @@ class Inventory:
     async def run(self) -> None:
         """Look, wait for a reason, look again; until cancelled."""
         async with self._looking:  # a client that asks for a look at once gets one after this
-            known = await self._memory.load()
-            self.stores = {p: s for p, s in known.items() if s.format is None or s.format in self._readers}
-            self._announced = dict(self.stores)
+            await self._remember()
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             if self._settings.discovery.events:
@@ -166,6 +170,16 @@ class Inventory:
 
     # ----------------------------------------------------------------- the steps of a look
 
+    async def _remember(self) -> None:
+        """Take in what the last run knew."""
+        known = await self._memory.load()
+        stores = {p: s for p, s in known.items() if s.format is None or s.format in self._readers}
+        for number, store in enumerate(stores.values()):
+            self.filters.put(store.path, store.term_filter)
+            if number % _FILTERS_AT_ONCE == 0:
+                await anyio.lowlevel.checkpoint()
+        self.stores, self._announced = stores, dict(stores)
+
     async def _scan(self) -> dict[str, Found]:
         began = time.monotonic()
         result, self._pinned = await anyio.to_thread.run_sync(
@@ -184,6 +198,7 @@ class Inventory:
         for store in gone:
             self._pending.pop(store.path, None)
             self._retries.pop(store.path, None)
+            self.filters.remove(store.path)
             self._pool.forget(store.path)
 
     def _enter(self, found: Mapping[str, Found]) -> None:
@@ -258,7 +273,7 @@ class Inventory:
     async def _identify(self, found: Found, store: Store) -> Store:
         self._pool.forget(found.path, unless=found.signature)
         try:
-            name, facts, signature = await self._pool.ask(
+            name, facts, signature, term_filter = await self._pool.ask(
                 found.path, None, self._look_into, Budget.lasting(_OPENING_S)
             )
         except StoreError as error:
@@ -266,11 +281,11 @@ class Inventory:
         except Exception:
             log.exception("store_open_failed", store=store.name, path=catalog.shown(found.path))
             return catalog.without(store, StoreError("internal", "see the daemon's log"), found.signature)
-        return catalog.opened(store, name, facts, signature)
+        return catalog.opened(store, name, facts, signature, term_filter=term_filter)
 
-    def _look_into(self, db: StoreConnection) -> tuple[str, StoreFacts, Signature]:
+    def _look_into(self, db: StoreConnection) -> tuple[str, StoreFacts, Signature, bytes | None]:
         reader, facts = identify(db, tuple(self._readers.values()))
-        return reader.format, facts, db.signature
+        return reader.format, facts, db.signature, _term_filter(reader, db)
 
     # ----------------------------------------------------------------- small things
 
@@ -278,6 +293,8 @@ class Inventory:
         before = self.stores.get(store.path)
         self.stores[store.path] = store
         self._by_name[store.name] = store
+        if before is None or store.term_filter != before.term_filter:
+            self.filters.put(store.path, store.term_filter)
         if store != before:
             self.epoch += 1
 
@@ -317,6 +334,17 @@ def _listing(watched: Sequence[Watched], pinned: Sequence[Pinned]) -> tuple[List
     except OSError:  # not Linux
         mounts = ""
     return listing(watched, pinned, network_mounts(mounts)), pinned_names(pinned)
+
+
+def _term_filter(reader: Reader, db: StoreConnection) -> bytes | None:
+    """Return the filter of a store's terms; None where they cannot be told, so that it is always asked."""
+    try:
+        terms = reader.vocabulary(db)
+        return None if terms is None else make_filter(terms)
+    except FAILURES as error:  # whatever else can be read of it can be answered from
+        reason = translate(error, db.path)
+        log.warning("terms_not_read", path=catalog.shown(str(db.path)), code=reason.code)
+        return None
 
 
 def _signatures(found: Mapping[str, Found]) -> dict[str, Signature | None]:

@@ -11,11 +11,12 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from collated.inventory import Inventory
 from collated.protocol import Changes
 from collated.settings import Pinned, Settings, Watched
-from collated_readers import State
+from collated_readers import Query, State, StoreError
 from collated_readers.contextpull import ContextPull
-from collated_readers.opening import StoreConnection
+from collated_readers.opening import StoreConnection, translate
 
 if TYPE_CHECKING:
     from tests.daemon.conftest import Assemble, OpenWorld, PutStore, Until
@@ -253,6 +254,148 @@ async def test_a_fault_of_our_own_costs_one_store_and_no_other(
     assert run.states == {"a": "internal", "b": "open"}
     (failed,) = (event for event in logs if event["event"] == "store_open_failed")
     assert (failed["store"], failed["exc_info"]) == ("a", True)
+
+
+# --------------------------------------------------------------------------- which stores can match
+
+
+def matching(inventory: Inventory, text: str) -> list[str]:
+    """Return the names of the stores that may hold a word of *text*."""
+    answers = inventory.filters.may_match(ContextPull().phrases(Query(text)))
+    stores = inventory.in_order()
+    slots = inventory.filters.slots_of([store.path for store in stores])
+    return [store.name for store, is_one in zip(stores, answers[slots], strict=True) if is_one]
+
+
+async def test_only_stores_that_hold_a_word_of_the_query_may_match(
+    assemble: Assemble, stores: Path, put_store: PutStore
+) -> None:
+    for name in "fruit", "stars", "trees":
+        put_store(stores / f"{name}.sqlite", name)
+    inventory = assemble().inventory
+    await inventory.look(now=True)
+
+    assert matching(inventory, "garden") == ["fruit", "stars", "trees"]
+    assert matching(inventory, "fig centuries") == ["fruit", "trees"]
+    assert matching(inventory, "Sun!") == ["stars"]
+    assert matching(inventory, "nowhere") == []
+    assert matching(inventory, "") == []
+
+
+async def test_a_store_that_is_not_open_may_always_match(
+    assemble: Assemble, stores: Path, put_store: PutStore
+) -> None:
+    put_store(stores / "a.sqlite")
+    edit(put_store(stores / "building.sqlite"), "DELETE FROM meta WHERE key = 'corpus_fingerprint'")
+    (stores / "text.sqlite").write_text("just text")
+    (stores / "folder.sqlite").mkdir()
+    inventory = assemble().inventory
+    await inventory.look(now=True)
+    assert matching(inventory, "nowhere") == ["building", "folder", "text"]
+
+    await apart((stores / "a.sqlite").write_bytes, b"")
+    await inventory.look(now=True)
+    assert matching(inventory, "nowhere") == ["a", "building", "folder", "text"]
+
+
+async def test_a_store_that_is_rewritten_matches_by_what_it_holds_now(
+    assemble: Assemble, stores: Path, put_store: PutStore
+) -> None:
+    path = put_store(stores / "a.sqlite", "fruit")
+    inventory = assemble().inventory
+    await inventory.look(now=True)
+
+    await apart(put_store, path, "trees")
+    await inventory.look(now=True)
+    assert (matching(inventory, "fig"), matching(inventory, "oak")) == ([], ["a"])
+
+    await apart(put_store, path, "stars")
+    await inventory.refresh(str(path))
+    assert (matching(inventory, "oak"), matching(inventory, "sun")) == ([], ["a"])
+
+
+async def test_a_store_that_is_renamed_or_gone_takes_its_filter_with_it(
+    assemble: Assemble, tmp_path: Path, put_store: PutStore
+) -> None:
+    put_store(tmp_path / "x" / "docs.sqlite", "fruit")
+    run = assemble(Settings(watch=(Watched(str(tmp_path), match=("x/*", "y/*")),)))
+    await run.inventory.look(now=True)
+    await apart(put_store, tmp_path / "y" / "docs.sqlite", "trees")
+    await run.inventory.look(now=True)
+    assert (matching(run.inventory, "fig"), matching(run.inventory, "oak")) == (["x-docs"], ["y-docs"])
+
+    await apart((tmp_path / "x" / "docs.sqlite").unlink)
+    await run.inventory.look(now=True)
+    assert (matching(run.inventory, "fig"), matching(run.inventory, "oak")) == ([], ["docs"])
+    assert not run.inventory.filters.may_match([(b"fig",)]).any()
+
+
+class Wordless(ContextPull):
+    """A reader whose words cannot be looked up."""
+
+    def vocabulary(self, db: sqlite3.Connection) -> None:
+        """Have none."""
+
+
+async def test_a_store_without_a_vocabulary_may_always_match(
+    assemble: Assemble, stores: Path, put_store: PutStore
+) -> None:
+    put_store(stores / "a.sqlite")
+    run = assemble(readers=[Wordless()])
+    await run.inventory.look(now=True)
+
+    assert run.states == {"a": "open"}
+    assert matching(run.inventory, "nowhere") == matching(run.inventory, "") == ["a"]
+
+
+class Broken(ContextPull):
+    """A reader that cannot read a vocabulary."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def vocabulary(self, db: sqlite3.Connection) -> list[bytes]:
+        """Fail."""
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        StoreError("damaged", "half an index"),
+        StoreError("deadline_exceeded", "too many words"),
+        sqlite3.DatabaseError("database disk image is malformed"),
+        OSError(5, "Input/output error"),
+        MemoryError(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+async def test_a_store_whose_vocabulary_cannot_be_read_is_open_and_may_always_match(
+    assemble: Assemble, stores: Path, put_store: PutStore, logs: list[Any], error: Exception
+) -> None:
+    path = put_store(stores / "a.sqlite")
+    run = assemble(readers=[Broken(error)])
+    await run.inventory.look(now=True)
+
+    assert run.states == {"a": "open"}
+    assert matching(run.inventory, "nowhere") == ["a"]
+    (warning,) = (event for event in logs if event["event"] == "terms_not_read")
+    assert warning == {
+        "event": "terms_not_read",
+        "log_level": "warning",
+        "path": str(path),
+        "code": translate(error, path).code,
+    }
+
+
+async def test_no_filter_is_printed_where_a_store_is_announced(
+    assemble: Assemble, stores: Path, put_store: PutStore, logs: list[Any]
+) -> None:
+    put_store(stores / "a.sqlite")
+    await assemble().inventory.look(now=True)
+
+    (event,) = (event for event in logs if event["event"] == "store")
+    assert event.keys() == {"event", "log_level", "store", "state", "reason"}
 
 
 # --------------------------------------------------------------------------- one store anew

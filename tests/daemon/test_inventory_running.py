@@ -71,6 +71,24 @@ async def test_a_warm_start_knows_every_store_and_opens_none(
         assert len(second.pool) == 0
 
 
+async def test_a_warm_start_knows_without_opening_them_which_stores_can_match(
+    assemble: Assemble, stores: Path, put_store: PutStore
+) -> None:
+    for name in "fruit", "trees":
+        put_store(stores / f"{name}.sqlite", name)
+    (stores / "text.sqlite").write_text("just text")
+    async with running(assemble(quick(events=False))) as first:
+        await first.close()
+
+    async with running(assemble(quick(events=False))) as second:
+        filters = second.inventory.filters
+        by_name = filters.slots_of([store.path for store in second.inventory.in_order()])
+        assert [store.name for store in second.inventory.in_order()] == ["fruit", "text", "trees"]
+        assert filters.may_match([(b"fig",)])[by_name].tolist() == [True, True, False]
+        assert filters.may_match([(b"oak",)])[by_name].tolist() == [False, True, True]
+        assert len(second.pool) == 0
+
+
 async def test_a_warm_start_opens_only_what_has_changed(
     assemble: Assemble, stores: Path, put_store: PutStore
 ) -> None:
