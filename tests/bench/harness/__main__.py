@@ -16,6 +16,7 @@ from . import (
     growing,
     indexing,
     large,
+    many,
     pinging,
     rankings,
     rewriting,
@@ -44,6 +45,7 @@ _PARTS: Mapping[str, Callable[[Bench, Report], None]] = {
     "command": commands.run,
     "rewrite": rewriting.run,
     "plot": growing.run,
+    "many": many.run,
 }
 
 

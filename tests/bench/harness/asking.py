@@ -6,7 +6,7 @@ shows what a busy daemon does in that time, the third what an answer costs witho
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -46,6 +46,10 @@ class Asker:
     def close(self) -> None:
         """Close the connection."""
         self.wire.close()
+
+    def status(self) -> Any:
+        """Return the daemon's `status`, as it is on the wire."""
+        return self.wire.call("status", {}, dict[str, Any])
 
     def lone(self, method: str, params: Mapping[str, object], result: type[T]) -> tuple[float, T]:
         """Return the median seconds of a few round trips in a row, and what was answered."""

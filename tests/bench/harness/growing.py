@@ -4,8 +4,6 @@ import time
 from contextlib import ExitStack, closing
 from functools import partial
 
-from collated.protocol import StatusResult
-
 from .asking import Asker
 from .bench import UNCACHED, Bench
 from .building import watch_build
@@ -55,12 +53,7 @@ def run(bench: Bench, report: Report) -> None:
 def _settle(askers: dict[str, Asker], size: int) -> None:
     for asker in askers.values():
         asker.wire.call("rescan", {}, object)
-    wire = askers[SQLITE].wire
-
-    def opened() -> bool | None:
-        return wire.call("status", {}, StatusResult).stores.get("open", 0) == size or None
-
-    wait_for(opened, f"{size} open stores")
+    wait_for(lambda: askers[SQLITE].status()["stores"].get("open", 0) == size or None, f"{size} open stores")
     watch_build(askers[ARRAYS].daemon, askers[ARRAYS].wire, size, time.perf_counter())
 
 
