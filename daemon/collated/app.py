@@ -17,6 +17,7 @@ from collated_readers.opening import sweep_copies
 from collated_readers.registry import READERS
 
 from .cache import Cache
+from .corpora import Corpora, NoSegments
 from .errors import CollatedError, ConfigError, RequestFailed
 from .fanout import Fanout
 from .inventory import Inventory
@@ -92,6 +93,7 @@ class _Daemon:
             fanout=Fanout(self._inventory, self._pool),
             cache=self._cache,
             memory=self._memory,
+            corpora=Corpora(self._inventory, NoSegments()),
             socket=path,
             reload=self.reload,
         )

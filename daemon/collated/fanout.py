@@ -3,11 +3,15 @@
 import difflib
 import os
 import time
+from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 import anyio
+import numpy as np
 import structlog
+from msgspec import Struct
+from numpy.typing import NDArray
 
 from collated_readers import Budget, Reader, RequestError, State, StoreError
 from collated_readers.opening import StoreConnection, StoreMoved
@@ -19,7 +23,7 @@ from .inventory import Inventory
 from .pool import Pool, Question
 from .protocol import Answered, Failure
 
-__all__ = ["GRACE_S", "SHARES", "WORKERS", "Asked", "Fanout", "Selection"]
+__all__ = ["GRACE_S", "SHARES", "WORKERS", "Asked", "Chosen", "Fanout", "Selection", "path_filter"]
 
 log = structlog.get_logger()
 
@@ -36,6 +40,7 @@ SHARES = (4, 1)
 _BATCH = 32
 _LANES = os.cpu_count() or 1
 _QUICK_S = 0.02
+_CHOICES = 64  # sets of stores that are remembered until the catalog changes
 _QUICK_RECORDS = 5_000  # a long question takes longer than that over more
 # How long after the deadline a statement is given to stop before its store is no longer waited for.
 GRACE_S = 0.1
@@ -68,21 +73,58 @@ class Asked:
         self.failure = Failure(self.store.name, code, message)
 
 
-class Selection:
-    """The stores that a request addresses, by name."""
+class Chosen(Struct, frozen=True, eq=False):
+    """The stores that a request addresses, by name.
 
-    def __init__(self, asked: list[Asked], failed: list[Failure], skipped: int) -> None:
-        """Take those that can be asked, those that cannot, and how many lack the capability."""
-        self.asked = asked
-        self._failed = failed
-        self._skipped = skipped
+    `stores` can be asked, `failed` cannot, and `skipped` lack the capability. `slots` are the places of
+    `stores` in the inventory's filters, `formats` their readers, each with its places in `stores`.
+    """
+
+    stores: tuple[Store, ...]
+    failed: tuple[Failure, ...]
+    skipped: int
+    slots: NDArray[np.int64]
+    names: frozenset[str]
+    formats: tuple[tuple[Reader, NDArray[np.int64]], ...]
+
+    def by_name(self, name: str) -> Store:
+        """Return the store of *stores* that is called so."""
+        return self.stores[bisect_left(self.stores, name, key=lambda store: store.name)]
+
+
+class Selection:
+    """How the stores that a request addresses fare. Few of many stores are ever asked one by one."""
+
+    def __init__(self, chosen: Chosen, reader: Callable[[Store], Reader]) -> None:
+        """Begin with the *chosen* stores, of which none has been asked; *reader* gives a store's."""
+        self.chosen = chosen
+        self.reader = reader
+        self.skipped = 0
+        self._asked: dict[str, Asked] = {}
+
+    @property
+    def asked(self) -> list[Asked]:
+        """Return all stores as asked one by one, by name."""
+        for store in self.chosen.stores:
+            if store.name not in self._asked:
+                self.enter(Asked(store, self.reader(store)))
+        return [asked for _, asked in sorted(self._asked.items())]
+
+    def enter(self, asked: Asked) -> None:
+        """Count on *asked* to say how its store fares."""
+        self._asked[asked.store.name] = asked
+
+    def failures(self) -> dict[str, Failure]:
+        """Return what was asked and has failed, by store."""
+        return {name: asked.failure for name, asked in self._asked.items() if asked.failure is not None}
 
     def outcome(self) -> Answered:
         """Return how the stores fared; `failed` by store name."""
-        late = [each.failure for each in self.asked if each.failure is not None]
-        failed = sorted((*self._failed, *late), key=lambda failure: failure.store)
-        total = len(self.asked) + len(self._failed) + self._skipped
-        return Answered(total, len(self.asked) - len(late), self._skipped, failed)
+        chosen, late = self.chosen, self.failures()
+        failed = sorted((*chosen.failed, *late.values()), key=lambda failure: failure.store)
+        total = len(chosen.stores) + len(chosen.failed) + chosen.skipped
+        answered = len(chosen.stores) - self.skipped - len(chosen.names & late.keys())
+        return Answered(total, answered, chosen.skipped + self.skipped, failed)
 
     def raise_fault(self) -> None:
         """Raise what is wrong with the request, as the first store by name says it.
@@ -90,11 +132,15 @@ class Selection:
         Raises:
             RequestFailed: a reader refused the request, or no store at all answered in time.
         """
-        for each in self.asked:
+        for _, each in sorted(self._asked.items()):
             if each.fault is not None:
                 raise RequestFailed(each.fault.code, each.fault.message, each.fault.suggestion)
         failed = self.outcome().failed
-        if failed and len(failed) == len(self.asked) and all(f.code == "deadline_exceeded" for f in failed):
+        if (
+            failed
+            and len(failed) == len(self.failures()) == len(self.chosen.stores) - self.skipped
+            and all(failure.code == "deadline_exceeded" for failure in failed)
+        ):
             raise RequestFailed(
                 "deadline_exceeded",
                 f"none of {len(failed)} stores answered in time",
@@ -110,6 +156,7 @@ class Fanout:
         self.inventory = inventory
         self.pool = pool
         self.health = Health()
+        self._chosen: dict[tuple[object, ...], Chosen] = {}
         self._workers = workers
 
     # ----------------------------------------------------------------- who is asked
@@ -123,9 +170,19 @@ class Fanout:
         Raises:
             RequestFailed: `unknown_store`, `invalid_params` for an unknown format.
         """
+        key = (self.inventory.epoch, method, tuple(names or ()), tuple(formats or ()))
+        if not self.health.is_perfect:  # who is left alone changes with the time
+            return Selection(self._choose(method, names, formats), self.inventory.reader)
+        if key not in self._chosen:
+            if len(self._chosen) >= _CHOICES:
+                self._chosen.clear()
+            self._chosen[key] = self._choose(method, names, formats)
+        return Selection(self._chosen[key], self.inventory.reader)
+
+    def _choose(self, method: str, names: Sequence[str] | None, formats: Sequence[str] | None) -> Chosen:
         self.check_formats(formats)
         stores = [self.known(name) for name in sorted(set(names))] if names else self.inventory.in_order()
-        asked: list[Asked] = []
+        asked: list[Store] = []
         failed: list[Failure] = []
         skipped = 0
         now = time.monotonic()
@@ -140,8 +197,22 @@ class Fanout:
             elif reason := self.health.backed_off(store.path, store.fingerprint, now):
                 failed.append(Failure(store.name, "backed_off", reason))
             else:
-                asked.append(Asked(store, self.inventory.reader(store)))
-        return Selection(asked, failed, skipped)
+                asked.append(store)
+        return Chosen(
+            tuple(asked),
+            tuple(failed),
+            skipped,
+            self.inventory.filters.slots_of([store.path for store in asked]),
+            frozenset(store.name for store in asked),
+            self._readers(asked),
+        )
+
+    def _readers(self, stores: Sequence[Store]) -> tuple[tuple[Reader, NDArray[np.int64]], ...]:
+        """Return the readers of *stores*, each with the places of its stores."""
+        places: dict[str, list[int]] = {}
+        for place, store in enumerate(stores):
+            places.setdefault(store.format or "", []).append(place)
+        return tuple((self.inventory.reader(stores[each[0]]), np.array(each)) for each in places.values())
 
     def known(self, name: str) -> Store:
         """Return the store called *name*.
@@ -234,16 +305,21 @@ class Fanout:
         function: Callable[[A], Callable[[StoreConnection], T]],
         take: Callable[[A, T], Awaitable[None]],
         budget: Budget,
+        *,
+        is_lookup: bool = False,
     ) -> list[A]:
         """Ask the stores that are open and small, many in one hop; *take* each answer, return the others.
 
         Those returned want to be served by themselves. A hop to another thread costs more than most
         stores take to answer. Where a store stands still, those after it in its hop are returned.
+        A question that *is lookup* of some records is quick in a store of any size, and in few stores.
         """
         left = dict.fromkeys(asked)
-        small = [each for each in asked if (each.store.records or 0) <= _QUICK_RECORDS]
+        small = [each for each in asked if is_lookup or (each.store.records or 0) <= _QUICK_RECORDS]
+        if not small or (len(small) <= self._workers and not is_lookup):
+            return list(left)
         size = min(_BATCH, -(-len(small) // _LANES))
-        batches = iter([small[start : start + size] for start in range(0, len(small), size or 1)])
+        batches = iter([small[start : start + size] for start in range(0, len(small), size)])
 
         async def work() -> None:
             for batch in batches:
@@ -255,11 +331,10 @@ class Fanout:
                         self.health.answered(each.store.path)
                         await take(each, answer)
 
-        if len(small) > self._workers:
-            with anyio.move_on_after(budget.remaining() / SHARES[0]):
-                async with anyio.create_task_group() as tasks:
-                    for _ in range(_LANES):
-                        tasks.start_soon(work)
+        with anyio.move_on_after(budget.remaining() / SHARES[0]):
+            async with anyio.create_task_group() as tasks:
+                for _ in range(min(_LANES, len(small))):
+                    tasks.start_soon(work)
         return list(left)
 
     async def serve(
@@ -331,6 +406,18 @@ class _Round(Generic[A]):
     def hop_budget(self) -> Budget:
         """Return the budget of one store that is asked now."""
         return Budget(min(self._budget.deadline, time.monotonic() + self.slice_s))
+
+
+def path_filter(reader: Reader, within: Sequence[str]) -> Callable[[str], bool] | None:
+    """Return what tells whether a path passes the filter *within*, None where all do.
+
+    Raises:
+        RequestFailed: `invalid_params`.
+    """
+    try:
+        return reader.path_matcher(within) if within else None
+    except RequestError as error:
+        raise RequestFailed(error.code, error.message, error.suggestion) from error
 
 
 def _not_open(store: Store) -> Failure:

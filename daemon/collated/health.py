@@ -35,6 +35,11 @@ class Health:
         """Note that the store answered."""
         self._records.pop(path, None)
 
+    @property
+    def is_perfect(self) -> bool:
+        """Tell whether no store has failed since it last answered."""
+        return not self._records
+
     def forgive(self) -> None:
         """Try every store again: a person asked for a rescan."""
         self._records.clear()

@@ -15,14 +15,17 @@ from collated_readers import Budget
 
 from . import __version__, catalog, protocol
 from .cache import Cache
+from .corpora import Corpora
 from .errors import RequestFailed
 from .fanout import Fanout
-from .federation import Federation, Report
+from .federation import Federation
 from .framing import Framing
+from .grepping import Grepping
 from .inventory import Inventory
 from .messages import Codec
 from .protocol import METHODS, Changes, ReloadResult, StatusResult, StoresParams, StoresResult
 from .reading import Reading
+from .searching import Report
 from .settings import Settings
 from .state import Memory
 
@@ -40,6 +43,13 @@ class Gauges(msgspec.Struct):
     last_used: float = 0.0
 
 
+class _Flight(msgspec.Struct):
+    """A request that is being answered; `encoded` stays None where that failed."""
+
+    landed: anyio.Event
+    encoded: bytes | None = None
+
+
 class Methods:
     """Everything that a session can ask for. `settings` is replaced as a whole by a reload."""
 
@@ -51,6 +61,7 @@ class Methods:
         fanout: Fanout,
         cache: Cache,
         memory: Memory,
+        corpora: Corpora,
         socket: Path,
         reload: Callable[[], Awaitable[ReloadResult]],
     ) -> None:
@@ -62,13 +73,15 @@ class Methods:
         self.config_error: str | None = None
         self.cache = cache
         self._fanout = fanout
-        self._federation = Federation(fanout, cache)
+        self._federation = Federation(fanout, corpora, cache)
+        self._grepping = Grepping(fanout, corpora, cache)
         self._reading = Reading(fanout)
         self._memory = memory
         self._socket = socket
         self._whole: dict[str, Callable[[], Awaitable[Any]]] = {"rescan": self.rescan, "reload": reload}
         self._started = time.monotonic()
 
+        self._flights: dict[tuple[object, ...], _Flight] = {}
         self._codecs: dict[Framing, Codec] = {}
 
     def codec(self, framing: Framing) -> Codec:
@@ -143,11 +156,23 @@ class Methods:
         return method != "stores" or self.inventory.is_ready.is_set()
 
     def remembered(self, codec: Codec, method: str, params: Any) -> bytes | None:
-        """Return the encoded answer to the same question over the same catalog, if it is still there."""
+        """Return the encoded answer if it is remembered, or if no store has to be asked for it.
+
+        Raises:
+            RequestFailed: `unknown_store`, `invalid_params`.
+        """
         key = self._key(codec, method, params)
-        return None if key is None else self.cache.get(key)
+        if key is None:
+            return None
+        encoded: bytes | None = self.cache.get(key)
+        if encoded is None and method == "search" and params.partialResultToken is None:
+            result = self._federation.at_once(params)
+            encoded = None if result is None else codec.encode(result)
+        return encoded
 
     def _key(self, codec: Codec, method: str, params: Any) -> tuple[object, ...] | None:
+        if method == "search" and params.ranking == "default":
+            params.ranking = self.settings.search.ranking
         if method not in _REMEMBERED or params.sync or not self.inventory.is_ready.is_set():
             return None
         is_binary = codec.framing == "msgpack"
@@ -158,9 +183,29 @@ class Methods:
     async def answer(self, codec: Codec, method: str, params: Any, report: Report | None) -> bytes:
         """Return the encoded result of *method*, whose *params* are already of the right type.
 
+        Who asks what is being asked already waits for that answer.
+
         Raises:
             RequestFailed: any code of `errors.CODES`.
         """
+        key = None if report else self._key(codec, method, params)
+        flight = self._flights.get(key) if key else None
+        if flight is not None:
+            await flight.landed.wait()
+            if flight.encoded is not None:
+                return flight.encoded
+        if key is None:
+            return await self._encoded(codec, method, params, report)
+        flight = self._flights[key] = _Flight(anyio.Event())
+        try:
+            flight.encoded = await self._encoded(codec, method, params, report)
+        finally:
+            flight.landed.set()
+            if self._flights.get(key) is flight:
+                del self._flights[key]
+        return flight.encoded
+
+    async def _encoded(self, codec: Codec, method: str, params: Any, report: Report | None) -> bytes:
         key = self._key(codec, method, params)
         result = await self.call(method, params, report)
         encoded = codec.encode(result)
@@ -183,8 +228,10 @@ class Methods:
         budget = self._budget(params.deadline_ms)
         await self._ready(budget, sync=params.sync)
         match method:
-            case "search" | "grep":
-                return await getattr(self._federation, method)(params, budget, report)
+            case "search":
+                return await self._federation.search(params, budget, report)
+            case "grep":
+                return await self._grepping.grep(params, budget, report)
             case _:
                 return await getattr(self._reading, method)(params, budget)
 

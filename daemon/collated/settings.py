@@ -7,7 +7,7 @@ reads files and the environment.
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct, field
@@ -40,9 +40,10 @@ class Server(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Search(Struct, frozen=True, forbid_unknown_fields=True):
-    """How long a request may take and how many stores stay open."""
+    """How long a request may take, how many stores stay open, how people's lists are ranked."""
 
     deadline_s: float = 2.0
+    ranking: Literal["contract", "fused", "global", "smart"] = "smart"
     max_open_stores: int = 1_024
 
 

@@ -26,15 +26,18 @@ from blockbuster import BlockBuster, blockbuster_ctx
 from structlog.testing import capture_logs
 
 from collated.cache import Cache
+from collated.corpora import Corpora
 from collated.fanout import WORKERS, Fanout
 from collated.federation import Federation
 from collated.framing import Framer, Framing, frame
+from collated.grepping import Grepping
 from collated.inventory import Inventory
 from collated.methods import Methods
 from collated.pool import Pool
 from collated.protocol import Changes, GrepParams, GrepResult, ReloadResult, SearchParams, SearchResult
 from collated.session import Session
 from collated.settings import Settings
+from collated.sidecars.segment import Segment
 from collated.state import Memory
 from collated_readers import (
     Budget,
@@ -143,6 +146,14 @@ def put_store(make_store: MakeStore, tmp_path_factory: pytest.TempPathFactory) -
     return put
 
 
+class Segments:
+    """Segments of a test's own making, in place of a keeper's."""
+
+    def __init__(self) -> None:
+        self.segments: tuple[Segment, ...] = ()
+        self.generation = 0
+
+
 class Parts:
     """A daemon's parts over the directory `stores`, put together as `app` does, with nothing running."""
 
@@ -152,6 +163,8 @@ class Parts:
         self.inventory = Inventory(settings, root / "stores", self.pool, self.memory, readers)
         self.cache = Cache(settings.cache.answers_bytes)
         self.fanout = Fanout(self.inventory, self.pool)
+        self.segments = Segments()
+        self.corpora = Corpora(self.inventory, self.segments)
         self.reloads = 0
         self.reload_error: Exception | None = None
         self.methods = Methods(
@@ -160,6 +173,7 @@ class Parts:
             fanout=self.fanout,
             cache=self.cache,
             memory=self.memory,
+            corpora=self.corpora,
             socket=root / "socket",
             reload=self._reload,
         )
@@ -304,17 +318,23 @@ class World:
 
     def federation(self, *, workers: int = WORKERS, cache: Cache | None = None) -> Federation:
         """Return another one over the same stores; without *cache* nothing is kept."""
-        return Federation(Fanout(self.parts.inventory, self.parts.pool, workers), cache or Cache(0))
+        fanout = Fanout(self.parts.inventory, self.parts.pool, workers)
+        return Federation(fanout, self.parts.corpora, cache or Cache(0))
 
     async def search(self, *, seconds: float = 10.0, **params: object) -> SearchResult:
         """Search for `q`, with the daemon's own cache; *params* by the names of `SearchParams`."""
         asked = msgspec.structs.replace(SearchParams("q"), **params)
-        return await Federation(self.fanout, self.parts.cache).search(asked, Budget.lasting(seconds))
+        federation = Federation(self.fanout, self.parts.corpora, self.parts.cache)
+        return await federation.search(asked, Budget.lasting(seconds))
+
+    def grepping(self) -> Grepping:
+        """Return what greps, with the daemon's own cache."""
+        return Grepping(self.fanout, self.parts.corpora, self.parts.cache)
 
     async def grep(self, *, seconds: float = 10.0, **params: object) -> GrepResult:
         """Grep for `q`, with the daemon's own cache; *params* by the names of `GrepParams`."""
         asked = msgspec.structs.replace(GrepParams("q"), **params)
-        return await Federation(self.fanout, self.parts.cache).grep(asked, Budget.lasting(seconds))
+        return await self.grepping().grep(asked, Budget.lasting(seconds))
 
     def _write(self) -> None:
         for name in self.reader.script:
@@ -415,11 +435,10 @@ async def connect() -> AsyncIterator[Connect]:
             ours, theirs = socket.socketpair()
             if buffer_bytes:
                 ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer_bytes)
-            served = await anyio.abc.UNIXSocketStream.from_socket(ours)
             stream = await anyio.abc.UNIXSocketStream.from_socket(theirs)
             stack.push_async_callback(stream.aclose)
-            session = Session(served, parts.methods, is_draining=is_draining, is_turned_away=is_turned_away)
-            tasks.start_soon(session.run)
+            session = Session(parts.methods, is_draining=is_draining, is_turned_away=is_turned_away)
+            tasks.start_soon(session.run, ours)
             return Client(stream, framing)
 
         yield open_it

@@ -123,17 +123,18 @@ def test_a_mistake_is_usage(typed: str, capsys: pytest.CaptureFixture[str]) -> N
 def test_the_defaults_and_choices_are_those_of_the_wire() -> None:
     given = client_parser().parse_args(["search", "x"])
     wire = protocol.SearchParams("x")
-    assert (given.limit, given.mode, given.ranking, given.sync) == (
-        wire.limit,
-        wire.mode,
-        wire.ranking,
-        wire.sync,
-    )
+    assert (given.limit, given.mode, given.sync) == (wire.limit, wire.mode, wire.sync)
     assert client_parser().parse_args(["grep", "x"]).limit == protocol.GrepParams("x").limit
     assert client_parser().parse_args(["read", "x"]).context == protocol.ReadParams("x").context
     for option, choices in (("--mode", protocol.Mode), ("--ranking", protocol.Ranking)):
         for choice in typing.get_args(choices):
             client_parser().parse_args(["search", "x", option, choice])
+
+
+def test_people_get_the_daemons_ranking_and_each_text_once() -> None:
+    given = client_parser().parse_args(["search", "x"])
+    assert (given.ranking, given.every_copy) == ("default", False)
+    assert client_parser().parse_args(["search", "x", "--every-copy"]).every_copy
 
 
 def test_every_command_is_in_the_help_and_nothing_else() -> None:

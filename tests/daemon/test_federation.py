@@ -306,7 +306,7 @@ async def test_who_wants_to_know_hears_of_each_store_that_was_grepped(world: Ope
     async def report(partial: Partial) -> None:
         heard.append(partial)
 
-    await opened.federation().grep(GrepParams("q"), Budget.lasting(10), report)
+    await opened.grepping().grep(GrepParams("q"), Budget.lasting(10), report)
 
     assert [(partial.asked, partial.answered, partial.hits) for partial in heard] == [(2, 1, []), (2, 2, [])]
 

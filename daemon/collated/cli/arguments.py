@@ -55,7 +55,13 @@ def _search(parser: ArgumentParser) -> None:
         "--mode", choices=("lexical", "hybrid"), default="lexical", help="words, or words and vectors"
     )
     parser.add_argument(
-        "--ranking", choices=("contract", "fused"), default="contract", help="how the lists are merged"
+        "--ranking",
+        choices=("default", "contract", "fused", "global", "smart"),
+        default="default",
+        help="how the lists are merged (the daemon's search.ranking)",
+    )
+    parser.add_argument(
+        "--every-copy", action="store_true", help="show hits of equal text each, not the best of them alone"
     )
     _scope(parser)
 

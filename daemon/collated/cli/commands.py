@@ -26,6 +26,7 @@ def _search(session: Session) -> int:
         ranking=given.ranking,
         deadline_ms=given.deadline_ms,
         sync=given.sync,
+        collapse=not given.every_copy,
     )
     result: protocol.SearchResult = session.ask("search", params)
     if given.json:

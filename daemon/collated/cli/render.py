@@ -28,7 +28,7 @@ _HANG = 2
 
 
 def search(result: SearchResult) -> Iterator[Line]:
-    """Return each hit as its place, heading, tier and score, then its snippet."""
+    """Return each hit as its place, heading, tier and score, then its snippet and where else its text is."""
     for hit in result.hits:
         yield line(
             *_place(hit.store, hit.id),
@@ -39,6 +39,9 @@ def search(result: SearchResult) -> Iterator[Line]:
             hang=_HANG,
         )
         yield marked(visible(hit.snippet), _SNIPPET_INDENT)
+        if hit.also:
+            copies = "  ".join(visible(ref) for ref in hit.also)
+            yield line(Span(f"the same text: {copies}", "aside"), indent=_SNIPPET_INDENT)
 
 
 def grep(result: GrepResult, pattern: str | None) -> Iterator[Line]:

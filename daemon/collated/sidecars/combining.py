@@ -63,8 +63,9 @@ def combine(parts: Sequence[tuple[Segment, Sequence[int]]]) -> Segment:
         **packed("term", names),
         **_terms(entries, len(names)),
         **_moved(kept, entries),
-        **combine_grams([(part.segment.arrays, _row_ranges(part)) for part in kept]),
     }
+    if all(part.segment.has_texts for part in kept):
+        arrays |= combine_grams([(part.segment.arrays, _row_ranges(part)) for part in kept])
     return Segment(pieces, arrays)
 
 

@@ -1,0 +1,233 @@
+"""Grep over many stores: the arrays name the records that may match, the stores say which do (DESIGN §5)."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from heapq import merge
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from collated_readers import Budget, Match, Matches, Pattern, Reader
+from collated_readers.contract import GREP_LIMITS, clamped
+from collated_readers.opening import StoreConnection, StoreMoved
+
+from . import protocol
+from .cache import Cache
+from .catalog import Store
+from .corpora import Corpora
+from .fanout import Asked, Fanout, Selection, path_filter
+from .merge import merge_matches
+from .protocol import GrepParams, GrepResult, Partial
+from .searching import Report
+from .sidecars.corpus import Addressed
+from .sidecars.trigrams import candidates
+
+__all__ = ["Grepping"]
+
+_MATCH_BYTES = 500  # what a match costs in memory beside its line, for the cache's account
+_LONGEST_PATTERN = 200
+_SHORTEST = 3  # bytes of a literal by which records can be looked up
+# Records that are asked for in one go, at first and at most; candidates that are put in order at first.
+_FIRST, _MOST = 64, 1_024
+_ORDERED = 1_024
+
+_Section = tuple[Addressed, Sequence[bytes]]
+"""A segment, and what every matching text in it holds."""
+
+
+class _Grepped(Asked):
+    """A store in one grep. One that `scans` is asked as a whole, another only of what the arrays name."""
+
+    def __init__(self, store: Store, reader: Reader) -> None:
+        super().__init__(store, reader)
+        self.matches: list[Match] = []
+        self.is_truncated = False
+        self.scans = False
+
+
+class _Grep:
+    """One grep over the stores of a selection."""
+
+    def __init__(self, params: GrepParams, selection: Selection, report: Report | None) -> None:
+        self.limit = clamped(params.limit, GREP_LIMITS)
+        self.pattern = Pattern(params.pattern, params.regex, tuple(params.within or ()), self.limit)
+        self.selection = selection
+        self.report = report
+        self.grepped: dict[str, _Grepped] = {}
+        self.answered = 0
+
+    def store(self, store: Store) -> _Grepped:
+        """Return *store* as asked by itself."""
+        if store.name not in self.grepped:
+            self.grepped[store.name] = each = _Grepped(store, self.selection.reader(store))
+            self.selection.enter(each)
+        return self.grepped[store.name]
+
+    def answering(self) -> list[_Grepped]:
+        """Return the stores that were asked and have not failed."""
+        return [each for each in self.grepped.values() if each.is_answering]
+
+    async def tell(self) -> None:
+        """Report how far the grep is."""
+        if self.report is not None:
+            failures = self.selection.failures()
+            late = sum(each.has_answered for each in self.grepped.values() if each.failure)
+            total = len(self.selection.chosen.stores)
+            await self.report(Partial(total, self.answered - late, [], list(failures.values())))
+
+
+class Grepping:
+    """Answers `grep` over the stores that a request addresses."""
+
+    def __init__(self, fanout: Fanout, corpora: Corpora, cache: Cache) -> None:
+        """Ask *corpora*, and through *fanout*; keep each store's part of an answer in *cache*."""
+        self._fanout = fanout
+        self._corpora = corpora
+        self._cache = cache
+
+    async def grep(self, params: GrepParams, budget: Budget, report: Report | None = None) -> GrepResult:
+        """Return the first matching line of each record, by id and store.
+
+        Raises:
+            RequestFailed: `unknown_store`, `invalid_params`, `pattern_rejected`, `deadline_exceeded` when
+                no store answered.
+        """
+        grep = _Grep(params, self._fanout.select("grep", params.stores, params.formats), report)
+        sections, rest = self._narrowed(grep)
+        for store in rest:
+            grep.store(store).scans = True
+        grep.answered = len(grep.selection.chosen.stores) - len(rest)
+        await self._scan(grep, budget)
+        if sections:
+            await self._verify(grep, sections, budget)
+            await self._scan(grep, budget)  # who changed meanwhile
+        grep.selection.raise_fault()
+        return _result(grep)
+
+    def _narrowed(self, grep: _Grep) -> tuple[list[_Section], list[Store]]:
+        """Return the segments in which to look for what matching texts hold, and the stores to be scanned."""
+        chosen = grep.selection.chosen
+        coverage = self._corpora.coverage(chosen)
+        sections: list[_Section] = []
+        scanned = [store for _, store in coverage.rest]
+        is_valid = 1 <= len(grep.pattern.text) <= _LONGEST_PATTERN  # else the stores say what is wrong
+        for reader, places in chosen.formats:
+            here = [section for section in coverage.sections if section.format == reader.format]
+            needles = reader.needles(grep.pattern) if is_valid else ()
+            if any(len(needle) >= _SHORTEST for needle in needles) and all(s.segment.has_texts for s in here):
+                matches = path_filter(reader, grep.pattern.within)
+                here = [each.within(grep.pattern.within, matches) if matches else each for each in here]
+                sections += [(section, needles) for section in here]
+            else:
+                rest = {store.name for store in scanned}
+                scanned += [s for s in (chosen.stores[place] for place in places) if s.name not in rest]
+        return sections, scanned
+
+    # ----------------------------------------------------------------- stores that are asked as a whole
+
+    async def _scan(self, grep: _Grep, budget: Budget) -> None:
+        async def job(each: _Grepped, hop: Budget) -> None:
+            result = await self._scanned(grep, each, hop)
+            each.matches, each.is_truncated, each.scans = list(result.matches), result.is_truncated, False
+            grep.answered += not each.has_answered
+            each.has_answered = True
+            await grep.tell()
+
+        await self._fanout.each([each for each in grep.answering() if each.scans], job, budget)
+
+    async def _scanned(self, grep: _Grep, each: _Grepped, budget: Budget) -> Matches:
+        cached: Matches | None = self._cache.get((each.store.fingerprint, grep.pattern))
+        if cached is not None:
+            return cached
+        work = partial(_grep, each.reader, grep.pattern, budget)
+        result = await self._fanout.ask(each, work, budget)
+        size = sum(_MATCH_BYTES + len(match.line) for match in result.matches)
+        self._cache.put((each.store.fingerprint, grep.pattern), result, size)
+        return result
+
+    # ----------------------------------------------------------------- candidates
+
+    async def _verify(self, grep: _Grep, sections: Sequence[_Section], budget: Budget) -> None:
+        """Ask of candidates, best first, until one more than the limit match or all were asked."""
+        rows = sum(section.segment.size for section, _ in sections)
+        candidates = iter(merge(*await self._corpora.compute(partial(_candidates, sections), rows)))
+        size = max(_FIRST, 2 * grep.limit)
+        while sum(len(each.matches) for each in grep.answering()) <= grep.limit:
+            batch = list(islice(candidates, size))
+            if not batch:
+                return
+            await self._ask_of(grep, batch, budget)
+            size = min(_MOST, 4 * size)
+
+    async def _ask_of(self, grep: _Grep, batch: Sequence[tuple[str, str]], budget: Budget) -> None:
+        """Take the matches of a *batch* of (id, store) from those stores that have not moved or failed."""
+        wanted: dict[str, list[str]] = {}
+        for record_id, name in batch:
+            wanted.setdefault(name, []).append(record_id)
+        asked = [grep.store(grep.selection.chosen.by_name(name)) for name in wanted]
+        asked = [each for each in asked if each.is_answering and not each.scans]
+
+        def question(each: _Grepped) -> Callable[[StoreConnection], Matches]:
+            ids = tuple(wanted[each.store.name])
+            pattern = replace(grep.pattern, among=ids, limit=len(ids))
+            return partial(_grep, each.reader, pattern, budget)
+
+        async def take(each: _Grepped, result: Matches) -> None:
+            each.matches += result.matches
+
+        async def job(each: _Grepped, hop: Budget) -> None:
+            try:
+                await take(each, await self._fanout.ask_once(each, question(each), hop))
+            except StoreMoved:
+                await self._fanout.renew(each)
+                each.matches, each.scans = [], True
+
+        left = await self._fanout.quick(asked, question, take, budget, is_lookup=True)
+        await self._fanout.each(left, job, budget)
+
+
+def _candidates(sections: Sequence[_Section]) -> list[Iterator[tuple[str, str]]]:
+    """Return the (id, store) of what may match in each segment, in order, made as they are taken."""
+    return [
+        _in_order(section, section.shown(rows))
+        for section, needles in sections
+        if (rows := candidates(section.segment.arrays, needles)) is not None
+    ]
+
+
+def _in_order(section: Addressed, rows: NDArray[Any]) -> Iterator[tuple[str, str]]:
+    """Yield the (id, store) of *rows*, sorting as many at a time as are taken."""
+    segment = section.segment
+    slots = segment.slots_of(rows)
+    keys = segment.arrays["id_ranks"][rows].astype(np.int64) * len(segment.pieces) + section.by_name[slots]
+    size = _ORDERED
+    while len(rows):
+        taken = np.argpartition(keys, size)[:size] if len(keys) > size else np.arange(len(keys))
+        for place in taken[np.argsort(keys[taken])].tolist():
+            yield segment.id(int(rows[place])), section.names[int(slots[place])] or ""
+        left = np.ones(len(rows), np.bool_)
+        left[taken] = False
+        rows, slots, keys = rows[left], slots[left], keys[left]
+        size *= 8
+
+
+def _grep(reader: Reader, pattern: Pattern, budget: Budget, db: StoreConnection) -> Matches:
+    return reader.grep(db, pattern, budget)
+
+
+def _result(grep: _Grep) -> GrepResult:
+    answering = grep.answering()
+    merged, has_more = merge_matches({each.store.name: each.matches for each in answering}, grep.limit)
+    outcome = grep.selection.outcome()
+    return GrepResult(
+        matches=[
+            protocol.Match(store, m.id, f"{store}:{m.id}", m.doc, m.heading_path, m.line)
+            for store, m in merged
+        ],
+        truncated=has_more or any(each.is_truncated for each in answering),
+        complete=not outcome.failed,
+        stores=outcome,
+    )

@@ -1,0 +1,188 @@
+"""The part of a search that the arrays answer, and what the other stores lend to it (DESIGN §5)."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from collated_readers import Budget, Ranked, Reader
+from collated_readers.opening import StoreConnection
+from collated_readers.postings import Postings
+
+from .cache import Cache
+from .catalog import Store
+from .corpora import Corpora
+from .errors import RequestFailed
+from .fanout import Chosen, Fanout, path_filter
+from .merge import Order
+from .searching import Search, Searched
+from .sidecars.corpus import Addressed, Corpus, Question, best, lists, summed
+from .sidecars.matching import Matching
+from .sidecars.segment import Segment, index_store
+
+__all__ = ["Indexed"]
+
+
+class _Part(Struct, eq=False):
+    """One format of a search: its question, and the segments of its stores with the question over each."""
+
+    reader: Reader
+    question: Question
+    sections: list[Addressed]
+    matchings: list[Matching]
+
+    @property
+    def cost(self) -> int:
+        """Return how many postings the question may have to look at."""
+        return sum(matching.cost(self.question.phrases) for matching in self.matchings)
+
+    def add(self, sections: Sequence[Addressed]) -> None:
+        """Look at *sections* too."""
+        self.sections += sections
+        self.matchings += [section.matching() for section in sections]
+
+
+class Indexed:
+    """Ranks the stores that are in segments, all at once."""
+
+    def __init__(self, fanout: Fanout, corpora: Corpora, cache: Cache) -> None:
+        """Ask the stores of *corpora*'s segments there, and what others lend through *fanout*."""
+        self._fanout = fanout
+        self._corpora = corpora
+        self._cache = cache
+
+    # ----------------------------------------------------------------- who can match
+
+    def choose(self, search: Search) -> bool:
+        """Count the stores that cannot match as skipped; tell whether anything can be found at all."""
+        chosen = search.selection.chosen
+        search.able = able = self._able(search, chosen)
+        search.selection.skipped = len(able) - int(np.count_nonzero(able))
+        if not able.any():
+            return False
+        rest = self._corpora.coverage(chosen).rest
+        return any(able[place] for place, _ in rest) or any(part.cost for part in self._parts(search, chosen))
+
+    def _able(self, search: Search, chosen: Chosen) -> NDArray[np.bool_]:
+        able = np.zeros(len(chosen.stores), np.bool_)
+        filters = self._fanout.inventory.filters
+        for reader, places in chosen.formats:
+            question = search.question(reader)
+            if question.tiers:
+                able[places] = filters.may_match(question.phrases)[chosen.slots[places]]
+        return able
+
+    def rest(self, search: Search) -> list[Store]:
+        """Return the stores that have to be asked one by one."""
+        coverage = self._corpora.coverage(search.selection.chosen)
+        return [store for place, store in coverage.rest if search.able[place]]
+
+    def covered(self, search: Search) -> int:
+        """Return how many stores that can match are in segments."""
+        return int(np.count_nonzero(search.able)) - len(self.rest(search))
+
+    # ----------------------------------------------------------------- ranking
+
+    async def rank(self, search: Search, budget: Budget) -> None:
+        """Give *search* the lists of all stores that are in segments; with summed statistics, of all stores.
+
+        Raises:
+            RequestFailed: `invalid_params` for a store that cannot be ranked by summed statistics, and
+                for the path filter.
+        """
+        parts = self._parts(search, search.selection.chosen)
+        if search.order == "global":
+            parts = await self._whole(search, budget)
+        work = partial(_ranked, search.ranking == "fused", search.order, parts)
+        search.given = await self._corpora.compute(work, sum(part.cost for part in parts))
+
+    def _parts(self, search: Search, chosen: Chosen) -> list[_Part]:
+        sections = self._corpora.coverage(chosen).sections
+        failed = search.selection.failures()
+        if failed:
+            names = chosen.names - failed.keys()
+            sections = [left for section in sections if (left := section.among(names))]
+        parts = [_Part(reader, search.question(reader), [], []) for reader, _ in chosen.formats]
+        for part in parts:
+            here = [section for section in sections if section.format == part.reader.format]
+            part.add(_filtered(search, part.reader, here))
+        return parts
+
+    # ----------------------------------------------------------------- summed statistics
+
+    async def _whole(self, search: Search, budget: Budget) -> list[_Part]:
+        """Return every store whose statistics count, those of no segment too, with hits in those chosen."""
+        chosen = search.selection.chosen
+        counted = chosen if search.statistics == "addressed" else self._everyone()
+        lenders = [search.store(store) for _, store in self._corpora.coverage(counted).rest]
+        lent = await self._lend(search, lenders, budget)
+        parts = self._parts(search, counted)
+        for part in parts:
+            own = {name: segment for name, segment in lent.items() if segment.format == part.reader.format}
+            names = {segment.pieces[0].fingerprint: name for name, segment in own.items()}
+            part.add(_filtered(search, part.reader, Corpus(own.values(), names).sections))
+        if counted is not chosen:
+            for part in parts:
+                sections = [section.showing(chosen.names) for section in part.sections]
+                part.sections, part.matchings = [], []
+                part.add(sections)
+        return parts
+
+    def _everyone(self) -> Chosen:
+        return self._fanout.select("search", None, None).chosen
+
+    async def _lend(self, search: Search, lenders: Sequence[Searched], budget: Budget) -> dict[str, Segment]:
+        """Return what the index of each store says of the query's words, by store."""
+        lent: dict[str, Segment] = {}
+        unable: list[str] = []
+
+        async def job(each: Searched, hop: Budget) -> None:
+            phrases = search.question(each.reader).phrases
+            terms = tuple(sorted({term for phrase in phrases for term in phrase}))
+            segment = self._cache.get((each.store.fingerprint, "postings", terms))
+            if segment is None:
+                work = partial(_postings, each.reader, terms)
+                postings = await self._fanout.ask(each, work, hop)
+                if postings is None:
+                    unable.append(each.store.name)
+                    return
+                segment = index_store(each.store.fingerprint or "", each.reader.format, postings, None)
+                size = sum(array.nbytes for array in segment.arrays.values())
+                self._cache.put((each.store.fingerprint, "postings", terms), segment, size)
+            lent[each.store.name] = segment
+
+        await self._fanout.each([each for each in lenders if each.is_answering], job, budget)
+        if unable and not search.leave_out:
+            raise RequestFailed(
+                "invalid_params",
+                f"store {min(unable)} cannot be ranked by summed statistics: its words cannot be counted",
+                "name other stores, ask with ranking=contract, or leave such stores out with leave_out",
+            )
+        search.selection.skipped += len(unable)
+        return lent
+
+
+def _filtered(search: Search, reader: Reader, sections: Sequence[Addressed]) -> list[Addressed]:
+    matches = path_filter(reader, search.within)
+    return [section.within(search.within, matches) if matches else section for section in sections]
+
+
+def _postings(reader: Reader, terms: Sequence[bytes], db: StoreConnection) -> Postings | None:
+    return reader.postings(db, terms)
+
+
+def _ranked(is_fused: bool, order: Order, parts: Sequence[_Part]) -> dict[str, list[Ranked]]:
+    if order == "global":
+        statistics = summed([(part.matchings, part.question) for part in parts])
+        for matching in (matching for part in parts for matching in part.matchings):
+            matching.use(statistics)
+    found: dict[str, list[Ranked]] = {}
+    for part in parts:
+        if is_fused:
+            found |= lists(part.sections, part.matchings, part.question)
+            continue
+        for store, hit in best(part.sections, part.matchings, part.question, order):
+            found.setdefault(store, []).append(hit)
+    return found

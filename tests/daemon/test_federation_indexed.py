@@ -1,0 +1,184 @@
+"""Answers are the same bytes whether all, some or none of the stores are in segments (issue: sidecars)."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from collated.cache import Cache
+from collated.errors import RequestFailed
+from collated.federation import Federation
+from collated.grepping import Grepping
+from collated.protocol import GrepParams, GrepResult, SearchParams, SearchResult
+from collated.sidecars.combining import combine
+from collated.sidecars.segment import Segment, index_store
+from collated_readers import Budget
+from collated_readers.opening import StoreConnection
+
+if TYPE_CHECKING:
+    from tests.conftest import MakeStore
+    from tests.daemon.conftest import Assemble, Parts
+
+pytestmark = pytest.mark.anyio
+
+STORES = {
+    "apples": {"a.md": "# Apples\n\nThe apple tree bears red apples.\n\n## Garden\n\nA garden of trees.\n"},
+    "apples-old": {
+        "a.md": "# Apples\n\nThe apple tree bears red apples.\n",
+        "b.md": "# Red\n\nred red red\n",
+    },
+    "birds": {
+        "b/c.md": "# Birds\n\nA bird in the tree.\n",
+        "b/e.md": "# Red\n\nred red red\n",
+        "d.md": "# Nest\n\nthe nest\n",
+    },
+    "car": {"m.md": "# Engine\n\nHow does the engine start? It does when the key turns.\n"},
+}
+QUERIES = (
+    "apple",
+    "red",
+    "the tree",
+    "apple tree",
+    "the the",
+    "red apples garden",
+    "how does the engine start",
+    "what is the tree of the garden",
+    "nothing",
+    "Äpfel tree",
+    "***",
+)
+RANKINGS = ("contract", "fused", "global", "smart")
+
+
+@pytest.fixture(scope="session")
+def written(make_store: MakeStore, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("written")
+    for name, documents in STORES.items():
+        make_store(folder / f"{name}.sqlite", documents)
+    return folder
+
+
+@pytest.fixture
+def copied(written: Path, stores: Path) -> Path:
+    shutil.copytree(written, stores, dirs_exist_ok=True)
+    return stores
+
+
+@pytest.fixture
+async def parts(copied: Path, assemble: Assemble) -> Parts:
+    made = assemble()
+    await made.look()
+    return made
+
+
+async def indexed(parts: Parts, names: Iterable[str], *, together: bool = True) -> None:
+    """Have just the stores called *names* in segments."""
+    made = [await _segment(parts, name) for name in names]
+    whole = [combine([(segment, [0]) for segment in made])] if together and made else made
+    parts.segments.segments = tuple(whole)
+    parts.segments.generation += 1
+
+
+async def _segment(parts: Parts, name: str) -> Segment:
+    store = parts.inventory.named(name)
+    assert store is not None
+    reader = parts.inventory.reader(store)
+
+    def read(db: StoreConnection) -> Segment:
+        postings = reader.postings(db)
+        assert postings is not None
+        return index_store(store.fingerprint or "", reader.format, postings, [t for _, t in reader.texts(db)])
+
+    return await parts.pool.ask(store.path, store.signature, read, Budget.lasting(10))
+
+
+async def search(parts: Parts, query: str, **params: object) -> SearchResult:
+    """Search with nothing remembered."""
+    asked = msgspec.structs.replace(SearchParams(query), **params)
+    return await Federation(parts.fanout, parts.corpora, Cache(0)).search(asked, Budget.lasting(10))
+
+
+async def grep(parts: Parts, pattern: str, **params: object) -> GrepResult:
+    """Grep with nothing remembered."""
+    asked = msgspec.structs.replace(GrepParams(pattern), **params)
+    return await Grepping(parts.fanout, parts.corpora, Cache(0)).grep(asked, Budget.lasting(10))
+
+
+SOME: tuple[list[str], ...] = ([], ["apples"], ["birds", "car"], list(STORES))
+
+
+@pytest.mark.parametrize("ranking", RANKINGS)
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"limit": 1},
+        {"limit": 3, "collapse": True},
+        {"collapse": True},
+        {"within": ["a.md", "b/*"]},
+        {"stores": ["apples", "birds"]},
+        {"stores": ["apples", "birds"], "statistics": "all"},
+    ],
+    ids=str,
+)
+async def test_a_search_gives_the_same_bytes_with_and_without_segments(
+    parts: Parts, ranking: str, params: dict[str, object]
+) -> None:
+    for query in QUERIES:
+        answers: set[bytes] = set()
+        for names in SOME:
+            for together in True, False:
+                await indexed(parts, names, together=together)
+                answers.add(msgspec.json.encode(await search(parts, query, ranking=ranking, **params)))
+        assert len(answers) == 1, query
+
+
+@pytest.mark.parametrize(
+    "params", [{}, {"limit": 1}, {"limit": 2, "within": ["a.md"]}, {"stores": ["birds"]}], ids=str
+)
+@pytest.mark.parametrize("is_regex", [False, True])
+async def test_a_grep_gives_the_same_bytes_with_and_without_segments(
+    parts: Parts, is_regex: bool, params: dict[str, object]
+) -> None:
+    for pattern in (
+        "red",
+        "RED",
+        "tree",
+        "the",
+        "re",
+        "nothing",
+        "red red",
+        "b[ie]ars red",
+        "Tree\\.$",
+        "a.*tree",
+        "(",
+    ):
+        answers: set[bytes] = set()
+        for names in SOME:
+            await indexed(parts, names)
+            try:
+                answers.add(msgspec.json.encode(await grep(parts, pattern, regex=is_regex, **params)))
+            except RequestFailed as failed:
+                answers.add(f"{failed.code} {failed.message}".encode())
+        assert len(answers) == 1, pattern
+
+
+async def test_equal_texts_are_shown_once_and_the_others_named(parts: Parts) -> None:
+    result = await search(parts, "red", collapse=True)
+
+    assert [(hit.ref, hit.also or []) for hit in result.hits] == [
+        ("birds:b/e.md#0", ["apples-old:b.md#0"]),
+        ("apples:a.md#0", []),
+        ("apples-old:a.md#0", []),
+    ]
+
+
+async def test_a_store_that_cannot_match_is_not_asked(parts: Parts) -> None:
+    result = await search(parts, "engine")
+
+    assert (result.stores.asked, result.stores.answered, result.stores.skipped) == (4, 1, 3)
