@@ -79,7 +79,9 @@ class Bench:
         All its stores are open, and served from arrays as soon as there are any.
         """
         if count not in self._askers:
-            daemon = self._daemons.setdefault(count, Daemon(self.ours(count), **UNCACHED))
+            if count not in self._daemons:
+                self._daemons[count] = Daemon(self.ours(count), **UNCACHED)
+            daemon = self._daemons[count]
             started = time.perf_counter()
             asker = Asker(daemon.start(inside=True))
             built = watch_build(daemon, asker.wire, count, started)
@@ -89,15 +91,17 @@ class Bench:
 
     @contextmanager
     def resting(self, count: int) -> Generator[Daemon]:
-        """Lend the daemon of `asker(count)`, stopped, with all that it has kept."""
+        """Lend the daemon of `asker(count)`, stopped, with all it has kept, and every setting at its default."""
         self.asker(count)
         self._askers.pop(count).close()
         daemon = self._daemons[count]
         daemon.stop()
+        daemon.set(**dict.fromkeys(UNCACHED))
         try:
             yield daemon
         finally:
             daemon.stop()
+            daemon.set(**UNCACHED)
 
     def close(self) -> None:
         """End all daemons and remove what the run has laid out."""

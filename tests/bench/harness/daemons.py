@@ -35,11 +35,11 @@ class Daemon:
         self.log = home / "log"
         self._config = home / "config.toml"
         self._config.write_text(f"[[watch]]\npath = {_quoted(stores)}\n", encoding="utf-8")
-        given = {f"COLLATE_{key.upper()}": str(value) for key, value in settings.items()}
         homes = {f"XDG_{name}": str(home / name.lower()) for name in _HOMES}
         (home / "runtime_dir").mkdir(mode=0o700)
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("COLLATE_", "XDG_"))}
-        self.environ = {**kept, **homes, "COLLATE_SOCKET": str(self.socket), **given}
+        self.environ = {**kept, **homes, "COLLATE_SOCKET": str(self.socket)}
+        self.set(**settings)
         self._process: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
 
@@ -57,6 +57,13 @@ class Daemon:
         """Stop it and remove its directories."""
         self.stop()
         self._home.cleanup()
+
+    def set(self, **settings: object) -> None:
+        """Change *settings* for the next start; None is a setting's default."""
+        for key, value in settings.items():
+            self.environ.pop(f"COLLATE_{key.upper()}", None)
+            if value is not None:
+                self.environ[f"COLLATE_{key.upper()}"] = str(value)
 
     @property
     def kept(self) -> Path:
