@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from collated_readers.contract import RequestError
 
-__all__ = ["IN_FILTER", "filter_argument"]
+from .globs import matcher_of
+
+__all__ = ["IN_FILTER", "filter_argument", "path_matcher_of"]
 
 # One scan of documents for all entries, so their number is not bounded by SQLite's expression depth.
 IN_FILTER = (
@@ -22,18 +24,34 @@ def filter_argument(within: Sequence[str]) -> str | None:
     Raises:
         RequestError: `invalid_params` for anything but a list of non-empty strings.
     """
-    if isinstance(within, str):
-        raise _invalid(within)
-    globs = [glob for entry in within for glob in _globs(entry)]
+    globs = _globs(within)
     return json.dumps(globs) if globs else None
 
 
-def _globs(entry: object) -> list[str]:
-    if not isinstance(entry, str) or not entry or len(entry.encode(errors="replace")) > _LONGEST_GLOB_BYTES:
+def path_matcher_of(within: Sequence[str]) -> Callable[[str], bool] | None:
+    """Return what tells whether a path passes `IN_FILTER`; None when there is no filter.
+
+    Raises:
+        RequestError: `invalid_params`, where `filter_argument` does.
+    """
+    globs = _globs(within)
+    return matcher_of(globs) if globs else None
+
+
+def _globs(within: Sequence[str]) -> list[str]:
+    if isinstance(within, str):
+        raise _invalid(within)
+    return [glob for entry in within for glob in _globs_of(entry)]
+
+
+def _globs_of(entry: object) -> list[str]:
+    if not isinstance(entry, str) or not entry:
         raise _invalid(entry)
-    if any(wildcard in entry for wildcard in "*?["):
-        return [entry]
-    return [entry, entry.rstrip("/") + "/*"]
+    is_glob = any(wildcard in entry for wildcard in "*?[")
+    globs = [entry] if is_glob else [entry, entry.rstrip("/") + "/*"]
+    if max(len(glob.encode(errors="surrogatepass")) for glob in globs) > _LONGEST_GLOB_BYTES:
+        raise _invalid(entry)
+    return globs
 
 
 def _invalid(entry: object) -> RequestError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -25,6 +25,7 @@ from collated_readers.contract import (
 from collated_readers.single import lexical
 
 from .contents import contents_of
+from .filters import path_matcher_of
 from .grep import matches_of
 from .hybrid import dense_hits_of, fused_of
 from .schema import VERSIONS, facts_of, is_contextpull
@@ -93,6 +94,10 @@ class ContextPull:
         from .postings import postings_of  # numpy, which only who indexes needs
 
         return postings_of(db, terms)
+
+    def path_matcher(self, within: Sequence[str]) -> Callable[[str], bool] | None:
+        """See `Reader.path_matcher`."""
+        return path_matcher_of(within)
 
     def read(self, db: sqlite3.Connection, record_id: str, context: int) -> Reading:
         """See `Reader.read`."""
