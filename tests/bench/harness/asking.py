@@ -54,7 +54,11 @@ class Asker:
     def lone(self, method: str, params: Mapping[str, object], result: type[T]) -> tuple[float, T]:
         """Return the median seconds of a few round trips in a row, and what was answered."""
         message = framed(method, params)
-        return in_a_row(lambda: result_of(self.wire.trip(message), result)[1])
+        try:
+            return in_a_row(lambda: result_of(self.wire.trip(message), result)[1])
+        except RuntimeError as error:
+            log = self.daemon.log.read_text(encoding="utf-8")
+            raise RuntimeError(f"{error}; its log ends with {log[-2_000:]}") from error
 
     def piped(
         self, method: str, every: Sequence[Mapping[str, object]], result: type[T]

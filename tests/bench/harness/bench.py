@@ -91,7 +91,7 @@ class Bench:
 
     @contextmanager
     def resting(self, count: int) -> Generator[Daemon]:
-        """Lend the daemon of `asker(count)`, stopped, with all it has kept, and every setting at its default."""
+        """Lend the daemon of `asker(count)`, stopped, with all it has kept; every setting is its default."""
         self.asker(count)
         self._askers.pop(count).close()
         daemon = self._daemons[count]

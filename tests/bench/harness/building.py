@@ -46,8 +46,7 @@ def watch_build(daemon: Daemon, wire: Wire, count: int, started: float) -> Built
         is_open = status["stores"].get("open", 0) >= count
         if is_open and not built.open_s:
             built.open_s = now
-        sidecars = status.get("sidecars")
-        built.ready = None if sidecars is None else sidecars["ready"]
+        built.ready = status["sidecars"].get("ready")
         for pid in descendants(daemon.pid):
             peaks[pid] = max(peaks.get(pid, 0), peak_bytes(pid))
             cpu[pid] = max(cpu.get(pid, 0.0), cpu_s(pid))
