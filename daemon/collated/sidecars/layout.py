@@ -201,7 +201,7 @@ def load_segment(path: Path, directory: Path) -> SegmentFile:
         LayoutError: not one byte of it is to be believed.
         OSError: it could not be read (gone, say), or there is no room for the copy.
     """
-    source = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    source = _opened(path)
     try:
         about = os.fstat(source)
         if not stat.S_ISREG(about.st_mode):
@@ -220,6 +220,15 @@ def load_segment(path: Path, directory: Path) -> SegmentFile:
     except KeyError as error:
         raise LayoutError(f"the array {error} is missing") from error
     return SegmentFile(path.name, header.serial, about.st_size, identity_of(about), segment)
+
+
+def _opened(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENXIO):
+            raise LayoutError(f"not a file of ours: {error.strerror}") from error
+        raise
 
 
 def identity_of(about: os.stat_result) -> Identity:

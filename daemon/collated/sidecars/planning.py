@@ -17,6 +17,7 @@ __all__ = [
     "Combine",
     "Drop",
     "Limits",
+    "Plan",
     "Present",
     "Step",
     "Wanted",
@@ -97,13 +98,21 @@ class Drop(Struct, frozen=True):
 
 Step = Build | Combine | Drop
 
+
+class Plan(Struct, frozen=True):
+    """What to do next, None when all is as it should be, and the stores for which there is no room."""
+
+    step: Step | None
+    left_out: frozenset[str]
+
+
 _Slots = Mapping[str, tuple[int, ...]]
 
 
 def plan(
     wanted: Mapping[str, Wanted], files: Sequence[Present], refused: frozenset[str], limits: Limits
-) -> Step | None:
-    """Return what to do next, None when all is as it should be.
+) -> Plan:
+    """Return what to do next.
 
     *wanted* maps fingerprints to stores; those of *refused* are kept where they are there but not built.
     Doing what it says and asking again comes to an end, with no more than the budget in all files.
@@ -114,14 +123,14 @@ def plan(
         file.name: tuple(slot for slot in slots[file.name] if file.pieces[slot][0] in admitted)
         for file in files
     }
-    if dropped := tuple(file.name for file in files if not kept[file.name]):
-        return Drop(dropped)
-    return (
-        _within_budget(files, kept, limits)
+    step = (
+        _without_living(files, kept)
+        or _within_budget(files, kept, limits)
         or _without_waste(files, kept, limits)
         or _tidied(files, kept, limits)
         or _batch(wanted, [each for each in absent if each not in refused])
     )
+    return Plan(step, frozenset(wanted.keys() - admitted))
 
 
 def live_slots(wanted: Iterable[str], files: Sequence[Present]) -> dict[str, tuple[int, ...]]:
@@ -170,6 +179,11 @@ def _admitted(
                 absent.append(fingerprint)
     absent.sort(key=lambda fingerprint: (wanted[fingerprint].size_bytes, fingerprint))
     return admitted, absent
+
+
+def _without_living(files: Sequence[Present], kept: _Slots) -> Step | None:
+    names = tuple(file.name for file in files if not kept[file.name])
+    return Drop(names) if names else None
 
 
 def _within_budget(files: Sequence[Present], kept: _Slots, limits: Limits) -> Step | None:

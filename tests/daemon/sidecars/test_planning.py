@@ -55,6 +55,7 @@ class Disk:
         self.written = 0.0
         self.serial = 0
         self.done: list[Step] = []
+        self.left_out: frozenset[str] = NOTHING
 
     @property
     def total(self) -> int:
@@ -72,7 +73,8 @@ class Disk:
                 name: replace(store, size_bytes=self.sizes.get(name, store.size_bytes))
                 for name, store in wanted.items()
             }
-            step = plan(known, list(self.files.values()), refused, self.limits)
+            planned = plan(known, list(self.files.values()), refused, self.limits)
+            step, self.left_out = planned.step, planned.left_out
             if step is None:
                 return self.done[before:]
             self.follow(step, wanted)
@@ -193,7 +195,7 @@ def test_the_smallest_are_built_first_and_not_too_many_at_once() -> None:
 
 
 def test_a_batch_is_bounded_in_bytes() -> None:
-    step = plan(some_stores(range(20), BATCH_BYTES / 4), [], NOTHING, AMPLE)
+    step = plan(some_stores(range(20), BATCH_BYTES / 4), [], NOTHING, AMPLE).step
     assert isinstance(step, Build)
     assert len(step.fingerprints) == 4
 
@@ -292,8 +294,8 @@ def test_what_an_interrupted_combination_left_is_dropped() -> None:
     old = Present("old", 1, 1_000, "contextpull", piece)
     new = Present("new", 2, 2_000, "contextpull", (*piece, ("b", 10)))
     wanted = {"a": a_store(), "b": a_store()}
-    assert plan(wanted, [old, new], NOTHING, AMPLE) == Drop(("old",))
-    assert plan(wanted, [new], NOTHING, AMPLE) is None
+    assert plan(wanted, [old, new], NOTHING, AMPLE).step == Drop(("old",))
+    assert plan(wanted, [new], NOTHING, AMPLE).step is None
 
 
 # --------------------------------------------------------------------------- the budget
@@ -312,6 +314,7 @@ def test_what_does_not_fit_is_left_out_and_not_tried_again_and_again() -> None:
     disk, wanted = full()
     assert disk.total > disk.limits.budget_bytes / 2
     assert disk.settle(wanted) == []
+    assert disk.left_out == wanted.keys() - disk.held
     later = COLD_S * 10 + 60
     disk.limits = replace(disk.limits, now=later)
     assert disk.settle({name: replace(store, used=later) for name, store in wanted.items()}) == []
