@@ -17,7 +17,7 @@ from collated_readers.opening import sweep_copies
 from collated_readers.registry import READERS
 
 from .cache import Cache
-from .corpora import Corpora, NoSegments
+from .corpora import Corpora
 from .errors import CollatedError, ConfigError, RequestFailed
 from .fanout import Fanout
 from .inventory import Inventory
@@ -28,6 +28,7 @@ from .protocol import ReloadResult
 from .server import Claim, Server
 from .service import Notifier, activated_sockets, raise_descriptor_limit
 from .settings import Settings
+from .sidecars.keeper import Keeper
 from .state import Memory
 
 __all__ = ["run"]
@@ -87,13 +88,15 @@ class _Daemon:
         self._pool = Pool(copies, settings.cache.copy_limit_bytes, min(settings.search.max_open_stores, most))
         self._cache = Cache(settings.cache.answers_bytes)
         self._inventory = Inventory(settings, stores_dir(environ), self._pool, self._memory, READERS)
+        self._keeper = Keeper(cache_dir(environ) / "sidecars", copies, settings.cache)
         self._methods = Methods(
             settings,
             inventory=self._inventory,
             fanout=Fanout(self._inventory, self._pool),
             cache=self._cache,
             memory=self._memory,
-            corpora=Corpora(self._inventory, NoSegments()),
+            corpora=Corpora(self._inventory, self._keeper),
+            keeper=self._keeper,
             socket=path,
             reload=self.reload,
         )
@@ -124,6 +127,17 @@ class _Daemon:
         log.info("stopped", unanswered=unanswered)
         return EXIT_UNANSWERED if unanswered else 0
 
+    async def _keep(self) -> None:
+        """Keep sidecars of whatever stores there are."""
+        inventory = self._inventory
+        inventory.listeners.add(lambda _: self._keeper.wake())
+
+        async def are_known() -> None:
+            await inventory.is_ready.wait()
+            await inventory.first_opened()
+
+        await self._keeper.run(lambda: list(inventory.stores.values()), are_known)
+
     async def reload(self) -> ReloadResult:
         """Read the configuration again; the old one stays when the new one is refused.
 
@@ -146,6 +160,7 @@ class _Daemon:
         self._methods.settings = settings
         self._cache.resize(settings.cache.answers_bytes)
         self._pool.copy_limit_bytes = settings.cache.copy_limit_bytes
+        self._keeper.adopt(settings.cache)
         self._inventory.adopt(settings)
         stores = await self._methods.rescan()
         for key in _FIXED.intersection(changed):

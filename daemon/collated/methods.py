@@ -27,6 +27,7 @@ from .protocol import METHODS, Changes, ReloadResult, StatusResult, StoresParams
 from .reading import Reading
 from .searching import Report
 from .settings import Settings
+from .sidecars.keeper import Keeper
 from .state import Memory
 
 __all__ = ["Gauges", "Methods"]
@@ -62,6 +63,7 @@ class Methods:
         cache: Cache,
         memory: Memory,
         corpora: Corpora,
+        keeper: Keeper,
         socket: Path,
         reload: Callable[[], Awaitable[ReloadResult]],
     ) -> None:
@@ -76,6 +78,7 @@ class Methods:
         self._federation = Federation(fanout, corpora, cache)
         self._grepping = Grepping(fanout, corpora, cache)
         self._reading = Reading(fanout)
+        self._keeper = keeper
         self._memory = memory
         self._socket = socket
         self._whole: dict[str, Callable[[], Awaitable[Any]]] = {"rescan": self.rescan, "reload": reload}
@@ -131,6 +134,7 @@ class Methods:
             },
             connections=self.gauges.connections,
             in_flight=self.gauges.in_flight,
+            sidecars=self._keeper.stats(),
         )
 
     def stores(self, params: StoresParams) -> StoresResult:
@@ -161,6 +165,8 @@ class Methods:
         Raises:
             RequestFailed: `unknown_store`, `invalid_params`.
         """
+        if method in _REMEMBERED:
+            self._keeper.touch(params.stores)
         key = self._key(codec, method, params)
         if key is None:
             return None
@@ -222,6 +228,8 @@ class Methods:
         """
         if method in self._whole:
             return await self._whole[method]()
+        if method == "cache":
+            return await self._sidecars(params)
         if method == "stores":
             await self._ready(Budget.lasting(self.settings.search.deadline_s), sync=False)
             return self.stores(params)
@@ -234,6 +242,18 @@ class Methods:
                 return await self._grepping.grep(params, budget, report)
             case _:
                 return await getattr(self._reading, method)(params, budget)
+
+    async def _sidecars(self, params: protocol.CacheParams) -> protocol.CacheResult:
+        keeper = self._keeper
+        freed_bytes = await keeper.clear() if params.clear else 0
+        return protocol.CacheResult(
+            directory=catalog.shown(str(keeper.directory)),
+            bytes=keeper.size_bytes,
+            limit_bytes=keeper.limit_bytes,
+            freed_bytes=freed_bytes,
+            error=keeper.error,
+            entries=await keeper.entries(self.inventory.in_order()),
+        )
 
     async def rescan(self) -> Changes:
         """Look at every directory now, and try stores again that were left alone."""

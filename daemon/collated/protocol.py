@@ -189,6 +189,12 @@ class SubscribeParams(Params):
     topics: list[Literal["stores/changed"]]
 
 
+class CacheParams(Params):
+    """Whether to remove all sidecars; they are made anew afterwards."""
+
+    clear: bool = False
+
+
 class CancelParams(Params):
     """The request to cancel."""
 
@@ -319,6 +325,7 @@ class StatusResult(Struct):
     watch: dict[str, Any]
     connections: int
     in_flight: int
+    sidecars: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 class StoresResult(Struct):
@@ -380,6 +387,33 @@ class ReloadResult(Struct):
     stores: Changes
 
 
+class CacheEntry(Struct):
+    """An open store's sidecar: its bytes are its share of a file that holds several.
+
+    `state` is `ready`, `building`, `waiting` or `refused`; `reason` says why it is refused, or what
+    failed the last time. Its code is one of a store, or `not_offered` (the store has no index to make
+    it of), `over_budget`, `too_large`, `memory` or `worker_died`.
+    """
+
+    store: str
+    fingerprint: str
+    records: int
+    bytes: int
+    state: str
+    reason: Reason | None
+
+
+class CacheResult(Struct):
+    """The sidecars by store, and what they take; `limit_bytes` is 0 where they are turned off."""
+
+    directory: str
+    bytes: int
+    limit_bytes: int
+    freed_bytes: int
+    error: str | None
+    entries: list[CacheEntry]
+
+
 class SubscribeResult(Struct):
     """The topics now in force on this connection."""
 
@@ -434,6 +468,7 @@ METHODS: Mapping[str, Method] = {
     "index": Method(IndexParams, IndexResult),
     "rescan": Method(NoParams, Changes),
     "reload": Method(NoParams, ReloadResult),
+    "cache": Method(CacheParams, CacheResult),
     "subscribe": Method(SubscribeParams, SubscribeResult),
     "$/cancelRequest": Method(CancelParams, PingResult),
 }

@@ -48,10 +48,12 @@ class Search(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Cache(Struct, frozen=True, forbid_unknown_fields=True):
-    """Memory for answers, disk for private copies."""
+    """Memory for answers, disk for private copies and for sidecars."""
 
     answers_bytes: int = 67_108_864
     copy_limit_bytes: int = 1_073_741_824
+    sidecars: bool = True
+    sidecar_bytes: int = 2_147_483_648
 
 
 class Discovery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -147,6 +149,7 @@ _BOUNDS: Mapping[str, tuple[float, float]] = {
     "search.max_open_stores": (1, 1_000_000),
     "cache.answers_bytes": (0, 2**40),
     "cache.copy_limit_bytes": (0, 2**50),
+    "cache.sidecar_bytes": (0, 2**50),
     "discovery.rescan_s": (0.05, 86_400),
     "discovery.settle_ms": (0, 60_000),
     "discovery.settle_limit_ms": (0, 600_000),

@@ -37,6 +37,7 @@ from collated.pool import Pool
 from collated.protocol import Changes, GrepParams, GrepResult, ReloadResult, SearchParams, SearchResult
 from collated.session import Session
 from collated.settings import Settings
+from collated.sidecars.keeper import Keeper
 from collated.sidecars.segment import Segment
 from collated.state import Memory
 from collated_readers import (
@@ -165,6 +166,7 @@ class Parts:
         self.fanout = Fanout(self.inventory, self.pool)
         self.segments = Segments()
         self.corpora = Corpora(self.inventory, self.segments)
+        self.keeper = Keeper(root / "sidecars", root / "copies", settings.cache)
         self.reloads = 0
         self.reload_error: Exception | None = None
         self.methods = Methods(
@@ -174,6 +176,7 @@ class Parts:
             cache=self.cache,
             memory=self.memory,
             corpora=self.corpora,
+            keeper=self.keeper,
             socket=root / "socket",
             reload=self._reload,
         )

@@ -101,6 +101,7 @@ def test_a_search_takes_every_option_of_the_design() -> None:
         "add some/path --name docs",
         "remove docs",
         "completion zsh",
+        "cache --clear --json",
         *("status", "rescan", "reload", "watch", "doctor", "demo", "schema"),
     ],
 )

@@ -73,6 +73,24 @@ def store(**changed: Any) -> protocol.StoreStatus:
     return protocol.StoreStatus(**{**fields, **changed})
 
 
+def cache_result(name: str = "docs", **changed: Any) -> protocol.CacheResult:
+    too_large = protocol.Reason("too_large", "it is too large")
+    entries = [
+        protocol.CacheEntry(name, "f", 9, 2_048, "ready", None),
+        protocol.CacheEntry("large", "g", 9_000, 0, "refused", too_large),
+        protocol.CacheEntry("new", "h", 1, 0, "waiting", None),
+    ]
+    fields: dict[str, Any] = {
+        "directory": "/c/sidecars",
+        "bytes": 2_048,
+        "limit_bytes": 1 << 20,
+        "freed_bytes": 0,
+        "error": None,
+        "entries": entries,
+    }
+    return protocol.CacheResult(**{**fields, **changed})
+
+
 def status(**changed: Any) -> protocol.StatusResult:
     fields: dict[str, Any] = {
         "version": "1.2.3",
@@ -87,6 +105,7 @@ def status(**changed: Any) -> protocol.StatusResult:
         "watch": {"directories": 4, "error": None},
         "connections": 1,
         "in_flight": 0,
+        "sidecars": {"ready": 2, "bytes": 1_024, "worker": None, "error": None},
     }
     return protocol.StatusResult(**{**fields, **changed})
 
@@ -184,8 +203,33 @@ def test_status_is_told_in_words() -> None:
     assert "open 2, busy 1" in shown
     assert "answers 2.0 MiB, hits 3" in shown
     assert "rss 512 B" in shown
+    assert "sidecars       ready 2, bytes 1.0 KiB" in shown
     assert "error" not in shown
     assert "refused, the old one stays: search.deadline_s is 0" in shown
+
+
+def test_the_cache_is_a_table_that_says_why_a_store_has_no_sidecar() -> None:
+    assert text(overview.cache(cache_result())) == [
+        "directory  /c/sidecars",
+        "sidecars   2.0 KiB of 1.0 MiB",
+        "docs   ready    9 records     2.0 KiB",
+        "large  refused  9000 records",
+        "    it is too large (too_large)",
+        "new    waiting  1 records",
+    ]
+
+
+def test_the_cache_says_that_it_is_turned_off_or_what_is_wrong() -> None:
+    shown = text(overview.cache(cache_result(limit_bytes=0, entries=[])))
+    assert shown == ["directory  /c/sidecars", "sidecars   turned off"]
+    shown = text(overview.cache(cache_result(error="no room on the disk", entries=[])))
+    assert shown[-1] == "no room on the disk"
+
+
+def test_what_was_cleared_says_what_comes_next() -> None:
+    shown = text(overview.cleared(cache_result(freed_bytes=2_048)))
+    assert shown == ["removed 2.0 KiB of sidecars; they are made anew"]
+    assert "turned off" in text(overview.cleared(cache_result(limit_bytes=0)))[0]
 
 
 @pytest.mark.parametrize(
@@ -243,6 +287,8 @@ RESULTS: list[tuple[Any, Any]] = [
     (render.error, RequestFailed("internal", NASTY, NASTY)),
     (overview.store, store(name=NASTY, path=NASTY, schema_version=NASTY, state=NASTY, format=NASTY)),
     (overview.store, store(state="refused", reason=protocol.Reason(NASTY, NASTY))),
+    (overview.cache, cache_result(directory=NASTY, error=NASTY)),
+    (overview.cache, cache_result(NASTY)),
     (overview.status, status(socket=NASTY, config=NASTY, config_error=NASTY, watch={"error": NASTY})),
 ]
 

@@ -57,6 +57,7 @@ def test_the_methods_are_those_of_the_design() -> None:
         "index",
         "rescan",
         "reload",
+        "cache",
         "subscribe",
         "$/cancelRequest",
     ]

@@ -90,7 +90,13 @@ all_settings = st.builds(
     Settings,
     server=servers,
     search=st.builds(Search, deadline_s=seconds, max_open_stores=st.integers(1, 1_000_000)),
-    cache=st.builds(Cache, answers_bytes=st.integers(0, 2**40), copy_limit_bytes=st.integers(0, 2**50)),
+    cache=st.builds(
+        Cache,
+        answers_bytes=st.integers(0, 2**40),
+        copy_limit_bytes=st.integers(0, 2**50),
+        sidecars=st.booleans(),
+        sidecar_bytes=st.integers(0, 2**50),
+    ),
     discovery=st.builds(
         Discovery,
         events=st.booleans(),
@@ -210,6 +216,7 @@ BOUNDS = {
     "search.max_open_stores": (1, 1_000_000),
     "cache.answers_bytes": (0, 2**40),
     "cache.copy_limit_bytes": (0, 2**50),
+    "cache.sidecar_bytes": (0, 2**50),
     "discovery.rescan_s": (0.05, 86_400),
     "discovery.settle_ms": (0, 60_000),
     "discovery.settle_limit_ms": (0, 600_000),

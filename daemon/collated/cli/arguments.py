@@ -111,6 +111,10 @@ def _stores(parser: ArgumentParser) -> None:
     parser.add_argument("--format", dest="formats", action="append", metavar="F", help="only this format")
 
 
+def _cache(parser: ArgumentParser) -> None:
+    parser.add_argument("--clear", action="store_true", help="remove all sidecars; they are made anew")
+
+
 def _add(parser: ArgumentParser) -> None:
     _is_path(
         parser.add_argument("path", metavar="PATH", help="a store file, or a project directory with one")
@@ -145,6 +149,7 @@ _COMMANDS: Mapping[str, tuple[str, Callable[[ArgumentParser], None]]] = {
     "rescan": ("Have the daemon look at the disk again, now.", _nothing),
     "watch": ("Print what happens to the stores until interrupted.", _nothing),
     "status": ("Print how the daemon is.", _nothing),
+    "cache": ("Print what is kept to make questions fast, or remove it.", _cache),
     "reload": ("Have the daemon read its configuration again.", _nothing),
     "doctor": ("Look for problems and say what to do about each.", _nothing),
     "demo": ("Show what collated does, on stores made for it.", _nothing),

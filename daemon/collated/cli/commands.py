@@ -97,6 +97,15 @@ def _status(session: Session) -> int:
     return _show(session, session.ask("status"), overview.status)
 
 
+def _cache(session: Session) -> int:
+    result: protocol.CacheResult = session.ask("cache", protocol.CacheParams(session.arguments.clear))
+    from . import overview
+
+    if session.arguments.clear and not session.arguments.json:
+        session.note(overview.cleared(result))
+    return _show(session, result, overview.cache)
+
+
 def _rescan(session: Session) -> int:
     result: protocol.Changes = session.ask("rescan")
     if not (result.added or result.changed or result.removed or session.arguments.json):
@@ -134,6 +143,7 @@ COMMANDS: Mapping[str, Callable[[Session], int]] = {
     "index": _index,
     "stores": _stores,
     "status": _status,
+    "cache": _cache,
     "rescan": _rescan,
     "reload": _reload,
     "watch": _watch,

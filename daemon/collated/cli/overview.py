@@ -3,16 +3,21 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from collated.protocol import StatusResult, StoresResult, StoreStatus
+from collated.protocol import CacheEntry, CacheResult, StatusResult, StoresResult, StoreStatus
 
 from .advice import advice
 from .escape import visible
 from .line import Line, Meaning, Span, line, table
 
-__all__ = ["status", "store", "stores"]
+__all__ = ["cache", "cleared", "status", "store", "stores"]
 
 _REASON_INDENT = 4
-_STATE_MEANINGS: Mapping[str, Meaning] = {"open": "good", "refused": "bad", "unreadable": "bad"}
+_STATE_MEANINGS: Mapping[str, Meaning] = {
+    "open": "good",
+    "ready": "good",
+    "refused": "bad",
+    "unreadable": "bad",
+}
 _KILO = 1024
 
 
@@ -58,6 +63,7 @@ def status(result: StatusResult) -> Iterator[Line]:
         ("cache", _counts(result.cache)),
         ("memory", _counts(result.memory)),
         ("watch", _counts(result.watch)),
+        ("sidecars", _counts(result.sidecars)),
     ]
     yield from table((Span(subject, "heading"), Span(visible(text))) for subject, text in rows)
     if result.config_error is not None:
@@ -66,6 +72,35 @@ def status(result: StatusResult) -> Iterator[Line]:
                 f"the new configuration is refused, the old one stays: {visible(result.config_error)}", "bad"
             )
         )
+
+
+def cache(result: CacheResult) -> Iterator[Line]:
+    """Return where the sidecars are and what they take, then each store's, with what is wrong with it."""
+    taken = f"{size(result.bytes)} of {size(result.limit_bytes)}" if result.limit_bytes else "turned off"
+    rows = [("directory", result.directory), ("sidecars", taken)]
+    yield from table((Span(subject, "heading"), Span(visible(text))) for subject, text in rows)
+    if result.error is not None:
+        yield line(Span(visible(result.error), "bad"))
+    entries = list(table(_entry(each) for each in result.entries))
+    for each, row in zip(result.entries, entries, strict=True):
+        yield row
+        if each.reason is not None:
+            yield line(f"{visible(each.reason.message)} ({visible(each.reason.code)})", indent=_REASON_INDENT)
+
+
+def _entry(each: CacheEntry) -> tuple[Span, ...]:
+    return (
+        Span(visible(each.store), "store"),
+        Span(visible(each.state), _STATE_MEANINGS.get(each.state, "")),
+        Span(f"{each.records} records"),
+        Span(size(each.bytes) if each.bytes else ""),
+    )
+
+
+def cleared(result: CacheResult) -> Iterator[Line]:
+    """Return what became of the sidecars that were to be removed."""
+    then = "they are made anew" if result.limit_bytes else "none are made, since sidecars are turned off"
+    yield line(f"removed {size(result.freed_bytes)} of sidecars; {then}")
 
 
 def _counts(values: Mapping[str, Any]) -> str:

@@ -112,6 +112,7 @@ class Client:
     status = _call("status", protocol.NoParams, protocol.StatusResult)
     rescan = _call("rescan", protocol.NoParams, protocol.Changes)
     reload = _call("reload", protocol.NoParams, protocol.ReloadResult)
+    cache = _call("cache", protocol.CacheParams, protocol.CacheResult)
     ping = _call("ping", protocol.NoParams, protocol.PingResult)
 
     def subscribe(self) -> Iterator[protocol.Changes]:

@@ -134,6 +134,7 @@ class AsyncClient:
     status = _call("status", protocol.NoParams, protocol.StatusResult)
     rescan = _call("rescan", protocol.NoParams, protocol.Changes)
     reload = _call("reload", protocol.NoParams, protocol.ReloadResult)
+    cache = _call("cache", protocol.CacheParams, protocol.CacheResult)
     ping = _call("ping", protocol.NoParams, protocol.PingResult)
 
     @asynccontextmanager
