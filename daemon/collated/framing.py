@@ -50,10 +50,12 @@ class Framer:
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the bodies that *data* completes, in order; after an error nothing more."""
+        if self.framing == "msgpack" and not self._rest and self._is_one_frame(data):
+            return [data[_PREFIX_BYTES:]]
         bodies: list[bytes] = []
         if self.error is not None or not data:
             return bodies
-        # The usual case is whole frames in one piece: they are cut from `data` without a buffer.
+        # Whole frames in one piece are cut from `data` without a buffer.
         stream: bytes | bytearray = data
         if self._rest:
             self._rest += data
@@ -89,6 +91,15 @@ class Framer:
         self.error = error
         self._rest = bytearray()
 
+    def _is_one_frame(self, data: bytes) -> bool:
+        """Tell whether *data* is exactly one frame of allowed length: what a client sends that waits."""
+        length = len(data) - _PREFIX_BYTES
+        return (
+            0 <= length <= self._limit
+            and int.from_bytes(data[:_PREFIX_BYTES], "big") == length
+            and self.error is None
+        )
+
     def _cut(self, stream: bytes | bytearray, bodies: list[bytes]) -> int:
         """Append the complete bodies of *stream* and return where the incomplete rest begins."""
         if self.framing is None:
@@ -118,14 +129,21 @@ class Framer:
         return start
 
     def _cut_lines(self, stream: bytes | bytearray, bodies: list[bytes]) -> int:
-        start, search_from = 0, self._scanned
-        while (end := stream.find(b"\n", search_from)) >= 0:
-            self._accept(end - start)
-            if line := _copy(stream, start, end).strip():
-                bodies.append(line)
-            start = search_from = end + 1
-        self._accept(len(stream) - start)
-        return start
+        end = stream.rfind(b"\n", self._scanned)
+        if end >= 0:
+            lines = _copy(stream, 0, end).split(b"\n")
+            if end <= self._limit:  # none can be too long: cut in C, however many there are
+                bodies.extend(filter(None, map(bytes.strip, lines)))
+            else:
+                self._take_lines(lines, bodies)
+        self._accept(len(stream) - (end + 1))
+        return end + 1
+
+    def _take_lines(self, lines: list[bytes], bodies: list[bytes]) -> None:
+        for line in lines:
+            self._accept(len(line))
+            if body := line.strip():
+                bodies.append(body)
 
     def _cut_headers(self, stream: bytes | bytearray, bodies: list[bytes]) -> int:
         start = 0
@@ -175,12 +193,15 @@ def _copy(stream: bytes | bytearray, start: int, end: int) -> bytes:
         return bytes(view[start:end])
 
 
-def frame(framing: Framing, body: bytes) -> bytes:
-    """Return *body*, one encoded message, as it goes over the wire; for lines it has no line feed."""
+def frame(framing: Framing, *parts: bytes) -> bytes:
+    """Return one message as it goes over the wire: *parts*, put together and copied once.
+
+    For lines no part has a line feed.
+    """
     match framing:
         case "msgpack":
-            return len(body).to_bytes(_PREFIX_BYTES, "big") + body
+            return b"".join((sum(map(len, parts)).to_bytes(_PREFIX_BYTES, "big"), *parts))
         case "lines":
-            return body + b"\n"
+            return b"".join((*parts, b"\n"))
         case "headers":
-            return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+            return b"".join((b"Content-Length: %d\r\n\r\n" % sum(map(len, parts)), *parts))

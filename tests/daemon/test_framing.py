@@ -131,6 +131,32 @@ def test_an_oversized_frame_is_refused_before_its_body_arrives(
     )
 
 
+@pytest.mark.parametrize("framing", FRAMINGS)
+def test_whole_frames_and_pieces_of_frames_may_take_turns(framing: Framing) -> None:
+    whole = frame(framing, b"{whole}")
+    pieces = [whole, whole[:5], whole[5:], whole, whole * 2, whole[:-1], whole[-1:] + whole, whole]
+    assert _run(pieces) == ([b"{whole}"] * 8, None)
+
+
+def test_a_whole_frame_after_an_error_is_not_taken() -> None:
+    framer = Framer(LIMIT)
+    framer.feed(frame("msgpack", b"a"))
+    framer.feed(b"\0\xff\xff\xff")
+    assert framer.error is not None
+    assert framer.feed(frame("msgpack", b"a")) == []
+
+
+@pytest.mark.parametrize("framing", FRAMINGS)
+def test_a_message_may_be_framed_from_parts(framing: Framing) -> None:
+    assert frame(framing, b"{", b"", b"body", b"}") == frame(framing, b"{body}")
+
+
+def test_a_line_over_the_limit_among_others_ends_the_stream_where_it_stands() -> None:
+    lines = [b"{a}", b"{" + b"b" * LIMIT, b"{c}"]
+    assert _run([b"\n".join(lines) + b"\n"]) == ([b"{a}"], "frame_too_large")
+    assert _run([b"{1}\n" * LIMIT]) == ([b"{1}"] * LIMIT, None)
+
+
 def test_nothing_comes_after_an_error() -> None:
     framer = Framer(LIMIT)
     framer.feed(b"?")
