@@ -38,7 +38,10 @@ class Call(Struct):
 
 
 class Codec:
-    """Decodes and encodes the messages of one connection."""
+    """Decodes and encodes the messages of one framing; holds no state, so connections share it.
+
+    `nothing` is the encoded empty object: the parameters of a request without any, the result of a `ping`.
+    """
 
     def __init__(self, framing: Framing) -> None:
         """Speak MessagePack over the framing `msgpack`, JSON over the others."""
@@ -47,8 +50,9 @@ class Codec:
         self._empty = _MSGPACK_EMPTY if framing == "msgpack" else _JSON_EMPTY
         self._envelope = module.Decoder(Envelope)
         self._params = {name: module.Decoder(method.params) for name, method in METHODS.items()}
-        self._nothing = module.encode({})
         self.encode: Callable[[Any], bytes] = module.Encoder().encode
+        self.nothing: bytes = self.encode({})
+        self._around = self._around_a_result()
 
     def read(self, body: bytes) -> Call | None:
         """Return the call in *body*; None for a reply, which a server has no use for.
@@ -77,8 +81,9 @@ class Codec:
             raise
 
     def response(self, request_id: Id, result: bytes) -> bytes:
-        """Return the framed reply that carries the encoded *result*."""
-        return frame(self.framing, self.encode(Response(id=request_id, result=Raw(result))))
+        """Return the framed reply that carries the encoded *result*, which is copied once."""
+        before, between, after = self._around
+        return frame(self.framing, before, self.encode(request_id), between, result, after)
 
     def failure(self, request_id: Id | None, failed: RequestFailed) -> bytes:
         """Return the framed error reply."""
@@ -88,19 +93,36 @@ class Codec:
         """Return the framed notification."""
         return frame(self.framing, self.encode(Notification(method=method, params=params)))
 
+    def _around_a_result(self) -> tuple[bytes, bytes, bytes]:
+        """Return what a `Response` has before its id, between id and result, and after them."""
+        request_id, result = self.encode("an id"), self.encode("a result")
+        before, _, rest = self.encode(Response(id="an id", result=Raw(result))).partition(request_id)
+        between, _, after = rest.partition(result)
+        return before, between, after
+
     def _decode_params(self, envelope: Envelope, request_id: Id | None) -> Any:
-        method = envelope.method
-        if method not in METHODS:
+        decoder = self._params.get(envelope.method)
+        if decoder is None:
             raise Rejected(
                 request_id,
-                RequestFailed("unknown_method", f"there is no method {method!r}", "`initialize` lists them"),
+                RequestFailed(
+                    "unknown_method", f"there is no method {envelope.method!r}", "`initialize` lists them"
+                ),
             )
-        raw = b"" if envelope.params is UNSET else bytes(envelope.params)
-        is_nothing = not raw or raw.translate(None, _WHITE_SPACE) in self._empty
+        params = envelope.params
         try:
-            return self._params[method].decode(self._nothing if is_nothing else raw)
+            return decoder.decode(self.nothing if params is UNSET or self._is_empty(params) else params)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise Rejected(request_id, RequestFailed("invalid_params", f"{method}: {error}")) from error
+            raise Rejected(
+                request_id, RequestFailed("invalid_params", f"{envelope.method}: {error}")
+            ) from error
+
+    def _is_empty(self, params: Raw) -> bool:
+        raw = bytes(params)
+        if raw in self._empty:
+            return True
+        # Parameters have names, names have quotes; without any there may be white space between brackets.
+        return b'"' not in raw and raw.translate(None, _WHITE_SPACE) in self._empty
 
 
 class Rejected(Exception):
@@ -117,9 +139,8 @@ def _request_id(envelope: Envelope) -> Id | None:
     """Return the id, None for a notification."""
     request_id = envelope.id
     known: Id | None = None
-    if isinstance(request_id, str) or (
-        isinstance(request_id, int) and not isinstance(request_id, bool) and abs(request_id) < _ID_LIMIT
-    ):
+    # By type and not isinstance: `true` is no id.
+    if type(request_id) is str or (type(request_id) is int and -_ID_LIMIT < request_id < _ID_LIMIT):
         known = request_id
     elif request_id is not UNSET:
         raise Rejected(

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collated.errors import CODES, RequestFailed
-from collated.framing import Framer, Framing
+from collated.framing import Framer, Framing, frame
 from collated.messages import Call, Codec, Rejected, error_response
-from collated.protocol import METHODS, Changes, NoParams, PingResult, SearchParams
+from collated.protocol import METHODS, Changes, NoParams, PingResult, Response, SearchParams
 
 FRAMINGS: tuple[Framing, ...] = ("lines", "headers", "msgpack")
 CODECS = {framing: Codec(framing) for framing in FRAMINGS}
@@ -236,6 +236,27 @@ def test_a_response_carries_the_encoded_result_under_its_id(framing: Framing) ->
     sent = unframed(framing, codec.response("i", codec.encode(PingResult())))
 
     assert sent == {"jsonrpc": "2.0", "id": "i", "result": {}}
+
+
+@given(
+    st.integers(-(2**53) + 1, 2**53 - 1) | st.text(),
+    st.binary(max_size=300).map(lambda raw: raw.decode("latin-1")),
+    st.sampled_from(FRAMINGS),
+)
+def test_a_reply_made_of_parts_is_the_encoded_response(
+    request_id: int | str, result: str, framing: Framing
+) -> None:
+    codec = CODECS[framing]
+    encoded_result = codec.encode({"text": result, "an id": "a result"})
+
+    whole = codec.encode(Response(id=request_id, result=msgspec.Raw(encoded_result)))
+
+    assert codec.response(request_id, encoded_result) == frame(framing, whole)
+
+
+@every_framing
+def test_nothing_is_what_a_ping_answers(framing: Framing) -> None:
+    assert CODECS[framing].nothing == encoded(framing, PingResult()) == encoded(framing, {})
 
 
 @every_framing
