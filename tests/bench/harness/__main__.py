@@ -15,6 +15,7 @@ from . import (
     grepping,
     growing,
     indexing,
+    judging,
     large,
     many,
     pinging,
@@ -46,6 +47,7 @@ _PARTS: Mapping[str, Callable[[Bench, Report], None]] = {
     "rewrite": rewriting.run,
     "plot": growing.run,
     "many": many.run,
+    "judged": judging.run,
 }
 
 
