@@ -148,11 +148,11 @@ class Server:
 
     async def run(self, listener: socket.socket) -> None:
         """Accept clients on *listener* until `drain`, and serve them until cancelled."""
-        accepting = await anyio.abc.SocketListener.from_socket(listener)
-        async with anyio.create_task_group() as tasks, accepting:
-            with anyio.CancelScope() as scope:
+        listener.setblocking(False)
+        async with anyio.create_task_group() as tasks:
+            with listener, anyio.CancelScope() as scope:
                 self._accepting.append(scope)
-                await self._accept(accepting, tasks)
+                await self._accept(listener, tasks)
 
     async def drain(self, limit_s: float) -> int:
         """Admit nothing new, and return how many requests are unanswered after *limit_s* at most.
@@ -170,38 +170,38 @@ class Server:
                 await anyio.sleep(_DRAIN_POLL_S)
         return gauges.in_flight
 
-    async def _accept(self, listener: anyio.abc.SocketListener, tasks: anyio.abc.TaskGroup) -> None:
+    async def _accept(self, listener: socket.socket, tasks: anyio.abc.TaskGroup) -> None:
         while True:
+            await anyio.wait_readable(listener)
             try:
-                stream = await listener.accept()
-            except (OSError, anyio.BrokenResourceError) as error:
+                client, _ = listener.accept()
+            except BlockingIOError:
+                continue  # who was there is gone
+            except OSError as error:
                 # Out of descriptors, say: those who are connected go on, and who waits is not lost.
-                log.warning("accept_failed", error=str(error.__cause__ or error))
+                log.warning("accept_failed", error=str(error))
                 await anyio.sleep(_ACCEPT_AGAIN_S)
                 continue
-            tasks.start_soon(self._serve, stream)
+            tasks.start_soon(self._serve, client)
 
-    async def _serve(self, stream: anyio.abc.SocketStream) -> None:
-        raw: socket.socket = stream.extra(anyio.abc.SocketAttribute.raw_socket)  # noqa: S610 - not Django
-        if not _is_same_user(raw):
-            log.warning("client_refused", reason="another user")
-            await stream.aclose()
-            return
-        gauges = self._methods.gauges
-        is_full = gauges.connections >= self._methods.settings.server.max_connections
-        session = Session(
-            stream, self._methods, is_draining=lambda: self._is_draining, is_turned_away=is_full
-        )
-        if is_full:
-            with anyio.move_on_after(_TURN_AWAY_S):
-                await session.run()
-            return
-        gauges.connections += 1
-        try:
-            await session.run()
-        finally:
-            gauges.connections -= 1
-            gauges.last_used = time.monotonic()
+    async def _serve(self, client: socket.socket) -> None:
+        with client:
+            if not _is_same_user(client):
+                log.warning("client_refused", reason="another user")
+                return
+            gauges = self._methods.gauges
+            is_full = gauges.connections >= self._methods.settings.server.max_connections
+            session = Session(self._methods, is_draining=lambda: self._is_draining, is_turned_away=is_full)
+            if is_full:
+                with anyio.move_on_after(_TURN_AWAY_S):
+                    await session.run(client)
+                return
+            gauges.connections += 1
+            try:
+                await session.run(client)
+            finally:
+                gauges.connections -= 1
+                gauges.last_used = time.monotonic()
 
 
 def _is_same_user(raw: socket.socket) -> bool:

@@ -1,13 +1,15 @@
-"""One connection: reads frames, answers each request exactly once, drops a client that stops reading."""
+"""One connection: cuts its bytes into requests and answers each exactly once (DESIGN §6)."""
 
-import select
+import asyncio
 import socket
+import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 import anyio
-import anyio.abc
 import structlog
+from msgspec import Struct
 
 from .errors import RequestFailed
 from .framing import Framer
@@ -23,14 +25,19 @@ from .protocol import (
     SubscribeParams,
     SubscribeResult,
 )
+from .stream import PIECE_BYTES, READ_BYTES, Stream
 
 __all__ = ["Session"]
 
 log = structlog.get_logger()
 
-_READ_BYTES = 65_536
+# How long the requests of one client are handled before everybody else has a turn.
+_TURN_S = 0.002
 # How often a client that has sent its last is looked at: gone, or only done with sending?
 _HANGUP_POLL_S = 0.05
+# News are no answers: a client that leaves so much unread gets no more of its progress, and is not kept
+# for the sake of what changed.
+_UNREAD_NEWS_BYTES = 1_048_576
 _RETRY_AFTER_MS = 200
 
 
@@ -38,29 +45,25 @@ class Session:
     """Serves one client until it goes, stops reading, or breaks the framing."""
 
     def __init__(
-        self,
-        stream: anyio.abc.SocketStream,
-        methods: Methods,
-        *,
-        is_draining: Callable[[], bool],
-        is_turned_away: bool = False,
+        self, methods: Methods, *, is_draining: Callable[[], bool], is_turned_away: bool = False
     ) -> None:
-        """Serve *stream*; a client that is *turned away* is told `overloaded` once."""
+        """Answer with *methods*; a client that is *turned away* is told `overloaded` and let go."""
         server = methods.settings.server
-        self._stream = stream
         self._methods = methods
         self._is_draining = is_draining
         self._is_turned_away = is_turned_away
-        self._framer = Framer(server.max_frame_bytes)
         self._max_in_flight = server.max_in_flight
-        self._send_timeout_s = server.send_timeout_s
+        self._framer = Framer(server.max_frame_bytes)
+        self._stream = Stream(self, server.send_timeout_s)
+        self._loop = asyncio.get_running_loop()
         self._codec: Codec | None = None
-        self._outbox: list[bytes] = []
-        self._sending = anyio.Lock()
+        self._bodies: deque[bytes] = deque()
+        self._has_ended = False
+        self._is_waiting = False
+        self._over = anyio.Event()
         self._running: dict[Id, anyio.CancelScope] = {}
         self._unanswered = 0
-        self._at_once: dict[str, Callable[[Any], Any]] = {
-            "ping": lambda _: PingResult(),
+        self._at_once: dict[str, Callable[[Any], Struct]] = {
             "initialize": lambda _: methods.initialize(self._codec_of().framing),
             "status": methods.status,
             "stores": methods.stores,
@@ -69,64 +72,137 @@ class Session:
         }
         self._idle = anyio.Event()
 
-    async def run(self) -> None:
-        """Serve until the end; never raises but for cancellation: what fails here ends no other session."""
+    async def run(self, client: socket.socket) -> None:
+        """Serve *client* until the end and close it.
+
+        Never raises but for cancellation: what fails here ends no other session.
+        """
         try:
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
-                await self._read()
+                await self._stream.open(client)
+                await self._over.wait()
                 await self._finish()
                 tasks.cancel_scope.cancel()
-        except* (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            log.debug("client_gone")
-        except* TimeoutError:
-            log.warning("client_dropped", reason="it stopped reading", send_timeout_s=self._send_timeout_s)
         except* Exception:
             log.exception("session_failed")
         finally:
+            self._over.set()  # whatever may still come in
             self._methods.inventory.listeners.discard(self._stores_changed)
             with anyio.CancelScope(shield=True):
-                await self._stream.aclose()
+                await self._stream.close()
+            client.close()
 
-    # ----------------------------------------------------------------- reading
+    # ----------------------------------------------------------------- what the stream tells
 
-    async def _read(self) -> None:
-        """Handle frames until the end of the file, or until the framing is broken."""
-        while True:
-            try:
-                data = await self._stream.receive(_READ_BYTES)
-            except anyio.EndOfStream:
-                bodies, is_end = self._framer.finish(), True
-            else:
-                bodies, is_end = self._framer.feed(data), False
-            for body in bodies:
-                await self._handle(body)
-            if self._framer.error is not None:
-                self._refuse(RequestFailed(self._framer.error.code, self._framer.error.message))
-            await self._flush()
-            if is_end or self._framer.error is not None or self._is_turned_away:
-                return
+    def received(self, data: bytes) -> None:
+        """Handle *data*; where there is more to be had at once, after everybody else's turn."""
+        self._bodies.extend(self._framer.feed(data))
+        if self._is_turned_away and self._bodies:
+            self._has_ended = True  # it hears its answer, and that is all
+        if len(data) < READ_BYTES:
+            self._work()
+        else:
+            self._wait()
 
-    async def _handle(self, body: bytes) -> None:
+    def ended(self) -> None:
+        """Handle the rest, and end."""
+        self._has_ended = True
+        self._bodies.extend(self._framer.finish())
+        self._work()
+
+    def caught_up(self) -> None:
+        """Go on where a client that did not read made us stop."""
+        self._work()
+        self._idle.set()
+
+    def lost(self) -> None:
+        """Give up."""
+        self._bodies.clear()
+        self._over.set()
+        self._idle.set()
+
+    # ----------------------------------------------------------------- a turn
+
+    def _wait(self) -> None:
+        self._stream.hold()
+        if not self._is_waiting:
+            self._is_waiting = True
+            self._loop.call_soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._is_waiting = False
+        self._work()
+
+    def _work(self) -> None:
+        """Handle what came, for one turn at most and as long as the replies get out; then read on, or end."""
+        if self._over.is_set():
+            return
+        stream = self._stream
+        self._handle_some()
+        if not self._bodies and self._is_done():
+            self._over.set()
+        stream.flush()
+        if stream.is_choked:
+            return  # nothing is read either, until the client has `caught_up`
+        if self._bodies:
+            self._wait()
+        elif self._over.is_set():
+            stream.hold()
+        else:
+            stream.release()
+
+    def _handle_some(self) -> None:
+        stream, bodies = self._stream, self._bodies
+        until = time.monotonic() + _TURN_S
+        while bodies and not stream.is_choked:
+            self._handle(bodies.popleft())
+            if stream.unsent_bytes >= PIECE_BYTES:
+                stream.flush()
+            if time.monotonic() >= until:
+                break
+
+    def _is_done(self) -> bool:
+        """Tell whether nothing more is to be handled, ever."""
+        if self._framer.error is not None:
+            # A stream whose framing nobody knows gets its answer as a line, which a person can read.
+            codec = self._codec or Codec(self._framer.framing or "lines")
+            error = self._framer.error
+            self._stream.put(codec.failure(None, RequestFailed(error.code, error.message)))
+            return True
+        return self._has_ended
+
+    # ----------------------------------------------------------------- a request
+
+    def _handle(self, body: bytes) -> None:
         codec = self._codec_of()
         try:
             call = codec.read(body)
         except Rejected as rejected:
-            self._outbox.append(codec.failure(rejected.request_id, rejected.failed))
+            self._stream.put(codec.failure(rejected.request_id, rejected.failed))
             return
         if call is None:
             return
-        if call.id is None:
-            if isinstance(call.params, CancelParams):
-                self._cancel(call.params)
-            return
-        try:
-            self._admit(call, call.id)
-        except RequestFailed as failed:
-            self._outbox.append(codec.failure(call.id, failed))
+        if call.id is not None:
+            reply = self._reply_at_once(codec, call, call.id)
+            if reply is not None:
+                self._stream.put(reply)
+        elif isinstance(call.params, CancelParams):
+            self._cancel(call.params)
 
-    def _admit(self, call: Call, request_id: Id) -> None:
-        """Answer at once what is cheap, and give the rest a task.
+    def _reply_at_once(self, codec: Codec, call: Call, request_id: Id) -> bytes | None:
+        """Return the framed reply, None where a task was begun that will give it."""
+        try:
+            result = self._admit(codec, call, request_id)
+        except RequestFailed as failed:
+            return codec.failure(request_id, failed)
+        except Exception:
+            log.exception("request_failed", method=call.method)
+            return codec.failure(request_id, _internal())
+        return None if result is None else codec.response(request_id, result)
+
+    def _admit(self, codec: Codec, call: Call, request_id: Id) -> bytes | None:
+        """Return the encoded result of what is answered at once; give everything else a task.
 
         Raises:
             RequestFailed: `overloaded`, `draining`, `invalid_request`, or what an inline method raises.
@@ -137,10 +213,9 @@ class Session:
             raise RequestFailed("invalid_request", f"a request with id {request_id!r} is still running")
         if self._is_draining():
             raise RequestFailed("draining", "the daemon is stopping", "connect again")
-        result = self._inline(call)
+        result = self._inline(codec, call)
         if result is not None:
-            self._outbox.append(self._codec_of().response(request_id, result))
-            return
+            return result
         if len(self._running) >= self._max_in_flight:
             message = f"{self._max_in_flight} requests are in flight on this connection"
             raise RequestFailed("overloaded", message, retry_after_ms=_RETRY_AFTER_MS)
@@ -149,16 +224,16 @@ class Session:
         self._unanswered += 1
         self._methods.gauges.in_flight += 1
         self._tasks.start_soon(self._serve, call, request_id, scope)
+        return None
 
-    def _inline(self, call: Call) -> bytes | None:
+    def _inline(self, codec: Codec, call: Call) -> bytes | None:
         """Return the encoded result of a request that needs no task, None for one that does."""
-        codec = self._codec_of()
+        if call.method == "ping":
+            return codec.nothing
         answer = self._at_once.get(call.method)
         if answer is not None and self._methods.is_at_once(call.method):
             return codec.encode(answer(call.params))
         return self._methods.remembered(codec, call.method, call.params)
-
-    # ----------------------------------------------------------------- answering
 
     async def _serve(self, call: Call, request_id: Id, scope: anyio.CancelScope) -> None:
         try:
@@ -168,8 +243,8 @@ class Session:
             with scope:
                 reply = await self._reply(request_id, call)
             del self._running[request_id]  # before the reply is out: the client may use the id again at once
-            self._outbox.append(reply)
-            await self._flush()
+            self._stream.send(reply)
+            await self._stream.settle()  # a daemon that stops has not answered before
         finally:
             self._methods.gauges.in_flight -= 1
             self._unanswered -= 1
@@ -187,21 +262,20 @@ class Session:
             return codec.failure(request_id, failed)
         except Exception:
             log.exception("request_failed", method=call.method)
-            return codec.failure(
-                request_id, RequestFailed("internal", "collated failed; its log has the traceback")
-            )
+            return codec.failure(request_id, _internal())
 
     def _report(self, params: Any) -> Any:
         token = getattr(params, "partialResultToken", None)
         if token is None:
             return None
 
-        async def report(partial: Partial) -> None:
-            self._outbox.append(self._codec_of().notification("$/progress", Progress(token, partial)))
-            # Not awaited: no store waits for a slow client, and a cancel must not cut a message in two.
-            self._tasks.start_soon(self._flush)
+        async def report(partial: Partial) -> None:  # waits for nothing: no store waits for a slow client
+            if self._stream.unsent_bytes < _UNREAD_NEWS_BYTES:
+                self._stream.send(self._codec_of().notification("$/progress", Progress(token, partial)))
 
         return report
+
+    # ----------------------------------------------------------------- what concerns the session itself
 
     def _cancel(self, params: CancelParams) -> PingResult:
         scope = self._running.get(params.id)
@@ -217,42 +291,23 @@ class Session:
         return SubscribeResult(sorted(set(params.topics)))
 
     def _stores_changed(self, changes: Changes) -> None:
-        self._outbox.append(self._codec_of().notification("stores/changed", changes))
-        self._tasks.start_soon(self._flush)
-
-    def _refuse(self, failed: RequestFailed) -> None:
-        # A stream whose framing nobody knows gets its answer as a line, which a person can read.
-        codec = self._codec or Codec(self._framer.framing or "lines")
-        self._outbox.append(codec.failure(None, failed))
-
-    # ----------------------------------------------------------------- the stream
+        if self._stream.unsent_bytes < _UNREAD_NEWS_BYTES:
+            self._stream.send(self._codec_of().notification("stores/changed", changes))
+        else:
+            self._stream.drop("it does not read the news that it subscribed to")
 
     def _codec_of(self) -> Codec:
         if self._codec is None:
             self._codec = self._methods.codec(self._framer.framing or "lines")
         return self._codec
 
-    async def _flush(self) -> None:
-        """Send what is in the outbox; several replies go out in one write.
-
-        Raises:
-            TimeoutError: the client does not read.
-        """
-        async with self._sending:
-            if self._outbox:
-                data = b"".join(self._outbox)
-                self._outbox.clear()
-                with anyio.fail_after(self._send_timeout_s):
-                    await self._stream.send(data)
-
     async def _finish(self) -> None:
         """After the client's last byte: let what it asked be answered, unless it is gone altogether."""
-        raw: socket.socket = self._stream.extra(anyio.abc.SocketAttribute.raw_socket)  # noqa: S610 - not Django
-        poll = select.poll()
-        poll.register(raw.fileno(), 0)  # POLLHUP is always reported: both directions are shut
-        while self._unanswered:
-            if any(event & (select.POLLHUP | select.POLLERR) for _, event in poll.poll(0)):
-                return
+        while (self._unanswered or not self._stream.is_settled) and not self._stream.is_hung_up():
             self._idle = anyio.Event()
             with anyio.move_on_after(_HANGUP_POLL_S):
                 await self._idle.wait()
+
+
+def _internal() -> RequestFailed:
+    return RequestFailed("internal", "collated failed; its log has the traceback")
