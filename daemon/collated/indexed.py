@@ -7,7 +7,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from collated_readers import Budget, Ranked, Reader
+from collated_readers import Budget, Ranked, Reader, StoreError
 from collated_readers.opening import StoreConnection
 from collated_readers.postings import Postings
 
@@ -24,6 +24,8 @@ from .sidecars.segment import Segment, index_store
 
 __all__ = ["Indexed"]
 
+_FEW_WORDS = 256  # are looked up on the event loop
+
 
 class _Part(Struct, eq=False):
     """One format of a search: its question, and the segments of its stores with the question over each."""
@@ -35,7 +37,9 @@ class _Part(Struct, eq=False):
 
     @property
     def cost(self) -> int:
-        """Return how many postings the question may have to look at."""
+        """Return how many postings the question may have to look at; very many where counting takes long."""
+        if len(self.question.phrases) > _FEW_WORDS:
+            return 1 << 40
         return sum(matching.cost(self.question.phrases) for matching in self.matchings)
 
     def add(self, sections: Sequence[Addressed]) -> None:
@@ -70,7 +74,9 @@ class Indexed:
         filters = self._fanout.inventory.filters
         for reader, places in chosen.formats:
             question = search.question(reader)
-            if question.tiers:
+            if len(question.phrases) > _FEW_WORDS:
+                able[places] = True
+            elif question.tiers:
                 able[places] = filters.may_match(question.phrases)[chosen.slots[places]]
         return able
 
@@ -95,8 +101,15 @@ class Indexed:
         parts = self._parts(search, search.selection.chosen)
         if search.order == "global":
             parts = await self._whole(search, budget)
+        for matching in (matching for part in parts for matching in part.matchings):
+            matching.budget = budget
         work = partial(_ranked, search.ranking == "fused", search.order, parts)
-        search.given = await self._corpora.compute(work, sum(part.cost for part in parts))
+        try:
+            search.given = await self._corpora.compute(work, sum(part.cost for part in parts))
+        except StoreError as error:
+            raise RequestFailed(
+                error.code, "the query has too many words to be ranked in time", "ask with fewer words"
+            ) from error
 
     def _parts(self, search: Search, chosen: Chosen) -> list[_Part]:
         sections = self._corpora.coverage(chosen).sections

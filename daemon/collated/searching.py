@@ -1,6 +1,6 @@
 """One search while it runs: what is asked, of whom, and what has been found so far."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from msgspec.structs import replace
@@ -33,11 +33,11 @@ _SLACK = 10
 class Searched(Asked):
     """A store that is asked by itself: its tiers as far as they were asked, and its own list."""
 
-    def __init__(self, store: Store, reader: Reader, query: Query) -> None:
-        """Ask *query* of *store* through *reader*."""
+    def __init__(self, store: Store, reader: Reader, query: Query, tiers: Sequence[Tier]) -> None:
+        """Ask *query*, which has these *tiers*, of *store* through *reader*."""
         super().__init__(store, reader)
         self.query = query
-        self.wanted = reader.tiers(query)
+        self.wanted = tiers
         self.tiers: dict[Tier, list[Ranked]] = {}
         self._list: list[Ranked] = []
 
@@ -63,7 +63,6 @@ class Searched(Asked):
 
     def restart(self) -> None:
         """Forget what was found: the store's contents are others now."""
-        self.wanted = self.reader.tiers(self.query)
         self.tiers.clear()
         self._list = []
 
@@ -132,7 +131,9 @@ class Search:
         """Return *store* as asked by itself."""
         found = self.searched.get(store.name)
         if found is None:
-            found = self.searched[store.name] = Searched(store, self.selection.reader(store), self.query)
+            reader = self.selection.reader(store)
+            found = Searched(store, reader, self.query, self.question(reader).tiers)
+            self.searched[store.name] = found
             self.selection.enter(found)
         return found
 

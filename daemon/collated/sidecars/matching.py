@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from collated_readers import Tier
+from collated_readers import Budget, Tier
 from collated_readers.contract import Phrase
 
 from .segment import Segment, norms_of, ranges
@@ -64,6 +64,7 @@ class Matching:
         self._rows = rows
         self._statistics: Statistics | None = None
         self._norms = segment.norms
+        self.budget: Budget | None = None
         self._found: dict[Phrase, Found] = {}
         self._at: dict[bytes, int] = {}
 
@@ -88,7 +89,13 @@ class Matching:
         return rows, tokens
 
     def found(self, phrase: Phrase) -> Found:
-        """Return the postings of *phrase*."""
+        """Return the postings of *phrase*.
+
+        Raises:
+            StoreError: `deadline_exceeded` once the budget is spent.
+        """
+        if self.budget is not None:
+            self.budget.check()
         if phrase not in self._found:
             is_one = len(phrase) == 1
             self._found[phrase] = self._term(phrase[0]) if is_one else self._phrase(phrase)
