@@ -135,6 +135,13 @@ class Session:
         self._work()
 
     def _work(self) -> None:
+        try:
+            self._go_on()
+        except Exception:
+            log.exception("session_failed")
+            self._stream.abort()
+
+    def _go_on(self) -> None:
         """Handle what came, for one turn at most and as long as the replies get out; then read on, or end."""
         if self._over.is_set():
             return

@@ -119,8 +119,12 @@ class Stream(asyncio.BufferedProtocol):
             self._move()
 
     def drop(self, reason: str) -> None:
-        """Give up a client and what it has not read."""
+        """Give up a client that is to blame, and what it has not read."""
         log.warning("client_dropped", reason=reason, send_timeout_s=self._send_timeout_s)
+        self.abort()
+
+    def abort(self) -> None:
+        """Close at once; the owner is told, as of every end."""
         self._transport.abort()
 
     def _next_piece(self) -> bytes:

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import stat
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.abc
 import pytest
 
 from collated.server import Claim, Server, SocketTaken
@@ -189,6 +191,29 @@ async def test_a_client_that_breaks_off_takes_no_other_with_it(
 
         await until(lambda: parts.methods.gauges.connections == 1)
         assert (await steady.ask("ping", 2))["id"] == 2
+
+
+@pytest.mark.anyio
+async def test_who_comes_while_there_is_no_descriptor_left_waits_and_is_served(
+    assemble: Assemble, listener: socket.socket, dial: Dial, until: Until, logs: list[Any]
+) -> None:
+    async with serving(assemble(), listener):
+        steady, late = await dial(listener), socket.socket(socket.AF_UNIX)
+        await steady.ask("ping")
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        lowest = os.dup(late.fileno())
+        os.close(lowest)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
+        try:
+            late.connect(listener.getsockname())
+            await until(lambda: any(event["event"] == "accept_failed" for event in logs))
+            assert (await steady.ask("ping", 2))["id"] == 2
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+        async with await anyio.abc.UNIXSocketStream.from_socket(late) as client:
+            await client.send(b'{"id": 3, "method": "ping"}\n')
+            assert b'"id":3' in await client.receive()
 
 
 # --------------------------------------------------------------------------- how the daemon stops

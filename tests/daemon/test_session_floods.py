@@ -221,6 +221,19 @@ async def test_a_fault_of_our_own_while_answering_at_once_is_an_answer_too(
     assert [event["method"] for event in logs if event["event"] == "request_failed"] == ["status"]
 
 
+async def test_a_fault_that_leaves_no_answer_ends_its_own_connection_alone(
+    parts: Parts, connect: Connect, logs: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, other = await connect(parts), await connect(parts, "msgpack")
+    monkeypatch.setattr(parts.methods.codec("lines"), "read", None)
+
+    await client.send({"id": 1, "method": "ping"})
+
+    assert await client.rest() == []
+    assert [event["event"] for event in logs if event["log_level"] == "error"] == ["session_failed"]
+    assert (await other.ask("ping"))["id"] == 1
+
+
 # --------------------------------------------------------------------------- clients that do not read
 
 
