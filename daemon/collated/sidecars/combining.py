@@ -43,8 +43,11 @@ class _Entries(Struct):
     position_lengths: NDArray[np.int64]
 
 
-def combine(parts: Sequence[tuple[Segment, Sequence[int]]]) -> Segment:
-    """Return one segment of the given slots of each of *parts*, in that order."""
+def combine(parts: Sequence[tuple[Segment, Sequence[int]]], *, chunk: int = _CHUNK) -> Segment:
+    """Return one segment of the given slots of each of *parts*, one or more, in that order.
+
+    Some *chunk* elements are moved at a time.
+    """
     pieces = [segment.pieces[slot] for segment, slots in parts for slot in slots]
     row_starts = np.concatenate(([0], np.cumsum([piece.rows for piece in pieces]))).astype(np.int64)
     kept = list(_placed(parts, row_starts))
@@ -62,7 +65,7 @@ def combine(parts: Sequence[tuple[Segment, Sequence[int]]]) -> Segment:
         "term_hashes": np.fromiter(map(crc32, names), np.uint32, len(names)),
         **packed("term", names),
         **_terms(entries, len(names)),
-        **_moved(kept, entries),
+        **_moved(kept, entries, chunk),
     }
     if all(part.segment.has_texts for part in kept):
         arrays |= combine_grams([(part.segment.arrays, _row_ranges(part)) for part in kept])
@@ -104,7 +107,7 @@ def _rows(parts: Sequence[_Part]) -> dict[str, NDArray[Any]]:
 def _documents(parts: Sequence[_Part]) -> dict[str, NDArray[Any]]:
     paths: list[bytes] = []
     slots = [0]
-    row_docs: list[NDArray[Any]] = []
+    row_docs: list[NDArray[Any]] = [np.empty(0, np.int64)]
     for part in parts:
         every = [path.encode(errors="surrogatepass") for path in part.segment.docs()]
         firsts, docs = part.segment.arrays["doc_slots"], part.segment.arrays["row_docs"]
@@ -159,7 +162,7 @@ def _terms(entries: _Entries, count: int) -> dict[str, NDArray[Any]]:
     }
 
 
-def _moved(parts: Sequence[_Part], entries: _Entries) -> dict[str, NDArray[Any]]:
+def _moved(parts: Sequence[_Part], entries: _Entries, chunk: int) -> dict[str, NDArray[Any]]:
     segments = [part.segment for part in parts]
     is_short = all(segment.positions.dtype == np.uint16 for segment in segments)
     postings, instances = int(entries.lengths.sum()), int(entries.position_lengths.sum())
@@ -168,23 +171,25 @@ def _moved(parts: Sequence[_Part], entries: _Entries) -> dict[str, NDArray[Any]]
     counts = np.empty(postings, np.result_type(*(segment.counts.dtype for segment in segments)))
     positions = np.empty(instances, np.uint16 if is_short else np.uint32)
     shifts = np.concatenate([part.shifts[part.slots] for part in parts])  # by new slot
-    for at, number, taken, chosen in _chunks(entries.firsts, entries.lengths, entries.parts):
+    for at, number, taken, chosen in _chunks(entries.firsts, entries.lengths, entries.parts, chunk):
         moved_by = np.repeat(shifts[entries.slots[chosen]], entries.lengths[chosen])
         rows[at] = segments[number].rows[taken] + moved_by
         freqs[at] = segments[number].freqs[taken]
         counts[at] = segments[number].counts[taken]
-    for at, number, taken, _ in _chunks(entries.position_firsts, entries.position_lengths, entries.parts):
+    for at, number, taken, _ in _chunks(
+        entries.position_firsts, entries.position_lengths, entries.parts, chunk
+    ):
         found = segments[number].positions[taken]
         positions[at] = found if is_short else widened(found)
     return {"rows": rows, "freqs": freqs, "counts": counts, "positions": positions}
 
 
 def _chunks(
-    firsts: NDArray[np.int64], lengths: NDArray[np.int64], parts: NDArray[np.int64]
+    firsts: NDArray[np.int64], lengths: NDArray[np.int64], parts: NDArray[np.int64], size: int
 ) -> Iterator[tuple[NDArray[np.int64], int, NDArray[np.int64], NDArray[np.int64]]]:
-    """Yield (new places, part, old places, entries), some `_CHUNK` elements at a time."""
+    """Yield (new places, part, old places, entries), some *size* elements at a time."""
     ends = np.concatenate(([0], np.cumsum(lengths)))
-    edges = np.unique(np.searchsorted(ends, np.arange(0, ends[-1] + _CHUNK, _CHUNK), "left"))
+    edges = np.unique(np.searchsorted(ends, np.arange(0, ends[-1] + size, size), "left"))
     for first, last in pairwise(edges):
         for number in np.unique(parts[first:last]).tolist():
             chosen = first + np.flatnonzero(parts[first:last] == number)
