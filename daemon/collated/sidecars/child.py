@@ -5,6 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 import msgspec
 
@@ -45,6 +46,11 @@ class Child:
             env={**inherited, **_OWN},
             pass_fds=keep,
         )
+
+    @property
+    def stdin(self) -> IO[bytes] | None:
+        """Return the pipe in which jobs go."""
+        return self._process.stdin
 
     @property
     def pid(self) -> int:
