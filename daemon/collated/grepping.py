@@ -39,13 +39,14 @@ _Section = tuple[Addressed, Sequence[bytes]]
 
 
 class _Grepped(Asked):
-    """A store in one grep. One that `scans` is asked as a whole, another only of what the arrays name."""
+    """A store in one grep: to be asked as a whole (`scans`), asked so (`is_whole`), or of candidates."""
 
     def __init__(self, store: Store, reader: Reader) -> None:
         super().__init__(store, reader)
         self.matches: list[Match] = []
         self.is_truncated = False
         self.scans = False
+        self.is_whole = False
 
 
 class _Grep:
@@ -69,6 +70,11 @@ class _Grep:
     def answering(self) -> list[_Grepped]:
         """Return the stores that were asked and have not failed."""
         return [each for each in self.grepped.values() if each.is_answering]
+
+    @property
+    def verified(self) -> int:
+        """Return how many candidates match."""
+        return sum(len(each.matches) for each in self.answering() if not each.is_whole)
 
     async def tell(self) -> None:
         """Report how far the grep is."""
@@ -131,7 +137,8 @@ class Grepping:
     async def _scan(self, grep: _Grep, budget: Budget) -> None:
         async def job(each: _Grepped, hop: Budget) -> None:
             result = await self._scanned(grep, each, hop)
-            each.matches, each.is_truncated, each.scans = list(result.matches), result.is_truncated, False
+            each.matches, each.is_truncated = list(result.matches), result.is_truncated
+            each.scans, each.is_whole = False, True
             grep.answered += not each.has_answered
             each.has_answered = True
             await grep.tell()
@@ -155,7 +162,7 @@ class Grepping:
         rows = sum(section.segment.size for section, _ in sections)
         candidates = iter(merge(*await self._corpora.compute(partial(_candidates, sections), rows)))
         size = max(_FIRST, 2 * grep.limit)
-        while sum(len(each.matches) for each in grep.answering()) <= grep.limit:
+        while grep.verified <= grep.limit:
             batch = list(islice(candidates, size))
             if not batch:
                 return
