@@ -67,7 +67,7 @@ class Inventory:
         self._retries: dict[str, tuple[int, float]] = {}
         self._opening: dict[str, anyio.Event] = {}
         self._first: list[anyio.Event] = []
-        self._tasks: anyio.abc.TaskGroup | None = None
+        self._tasks: anyio.abc.TaskGroup
         self._must_poll = False
         self._scan_s = 0.0
         self._wake = anyio.Event()
@@ -113,12 +113,16 @@ class Inventory:
         """Make the loop look again soon."""
         self._wake.set()
 
+    def open_in(self, tasks: anyio.abc.TaskGroup) -> None:
+        """Open stores in *tasks* from now on; `run` has its own, whoever looks without it must say where."""
+        self._tasks = tasks
+
     async def run(self) -> None:
         """Look, wait for a reason, look again; until cancelled."""
         async with self._looking:  # a client that asks for a look at once gets one after this
             await self._remember()
         async with anyio.create_task_group() as tasks:
-            self._tasks = tasks
+            self.open_in(tasks)
             if self._settings.discovery.events:
                 tasks.start_soon(self.watch.run)
             while True:
@@ -231,21 +235,16 @@ class Inventory:
 
     async def _open_all(self, found: Iterable[Found]) -> None:
         """Open stores; one that takes long holds up neither the look nor the next one."""
-        if self._tasks is None:  # nobody runs the inventory, so nothing can go on by itself
-            async with anyio.create_task_group() as tasks:
-                for each in found:
-                    tasks.start_soon(self._open, each)
-            return
-        opening = [self._start(self._tasks, each) for each in found]
+        opening = [self._start(each) for each in found]
         with anyio.move_on_after(_PATIENCE_S):
             for done in opening:
                 await done.wait()
 
-    def _start(self, tasks: anyio.abc.TaskGroup, found: Found) -> anyio.Event:
+    def _start(self, found: Found) -> anyio.Event:
         done = self._opening.get(found.path)
         if done is None:
             self._opening[found.path] = done = anyio.Event()
-            tasks.start_soon(self._open_by_itself, found, done)
+            self._tasks.start_soon(self._open_by_itself, found, done)
         return done
 
     async def _open_by_itself(self, found: Found, done: anyio.Event) -> None:

@@ -158,10 +158,13 @@ class Segments:
 class Parts:
     """A daemon's parts over the directory `stores`, put together as `app` does, with nothing running."""
 
-    def __init__(self, root: Path, settings: Settings, readers: Sequence[Reader]) -> None:
+    def __init__(
+        self, root: Path, settings: Settings, readers: Sequence[Reader], tasks: anyio.abc.TaskGroup
+    ) -> None:
         self.memory = Memory(root / "state" / "state.sqlite")
         self.pool = Pool(root / "copies", settings.cache.copy_limit_bytes, settings.search.max_open_stores)
         self.inventory = Inventory(settings, root / "stores", self.pool, self.memory, readers)
+        self.inventory.open_in(tasks)
         self.cache = Cache(settings.cache.answers_bytes)
         self.fanout = Fanout(self.inventory, self.pool)
         self.segments = Segments()
@@ -220,10 +223,12 @@ async def assemble(tmp_path: Path) -> AsyncIterator[Assemble]:
     made: list[Parts] = []
 
     def put_together(settings: Settings | None = None, readers: Sequence[Reader] = READERS) -> Parts:
-        made.append(Parts(tmp_path, settings or Settings(), readers))
+        made.append(Parts(tmp_path, settings or Settings(), readers, tasks))
         return made[-1]
 
-    yield put_together
+    async with anyio.create_task_group() as tasks:
+        yield put_together
+        tasks.cancel_scope.cancel()
     for parts in made:
         await parts.close()
 
