@@ -22,7 +22,7 @@ SELECT (SELECT count(*) FROM sections), (SELECT count(*) FROM sections_fts_conte
 _SECTIONS = """
 SELECT f.c0, d.path, f.id, z.sz FROM sections_fts_content AS f
 JOIN sections_fts_docsize AS z ON z.id = f.id
-JOIN sections AS s ON s.id = f.c0 JOIN documents AS d ON d.doc_id = s.doc_id
+JOIN sections AS s ON s.id = f.c0 COLLATE BINARY JOIN documents AS d ON d.doc_id = s.doc_id
 WHERE {}"""
 _AMONG = "f.id IN (SELECT value FROM json_each(?))"
 _TOTALS = "SELECT block FROM sections_fts_data WHERE id = 1"

@@ -52,6 +52,8 @@ def _all(db: sqlite3.Connection) -> Postings:
         raise damaged("the index counts other rows and words than it holds")
     terms, sizes = _terms(db)
     starts = _starts(sizes)
+    if starts[-1] != totals[1]:
+        raise _unequal()
     rows, positions = np.empty(starts[-1], np.uint32), np.empty(starts[-1], np.uint32)
     with closing(db.execute(_INSTANCES.format(vocabulary_table(db, "instance")))) as cursor:
         stream: Iterator[int] = chain.from_iterable(cursor)
@@ -108,11 +110,11 @@ def _postings(
 def _terms(db: sqlite3.Connection) -> tuple[list[bytes], NDArray[np.int64]]:
     """Return all terms, ascending, and the number of instances of each."""
     terms: list[bytes] = []
-    sizes = array("q")
+    sizes: array[int] = array("q")
     for term, size in db.execute(_TERMS.format(vocabulary_table(db, "row"))):
         terms.append(term)
         sizes.append(size)
-    return terms, np.array(sizes, np.int64)
+    return terms, np.fromiter(sizes, np.int64, len(sizes))
 
 
 def _starts(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -123,7 +125,7 @@ def _runs(starts: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
     """Yield ranges of whole terms of at most `_CHUNK` instances, or of one term."""
     first, count = 0, len(starts) - 1
     while first < count:
-        last = int(np.searchsorted(starts, starts[first] + _CHUNK, "right")) - 1
+        last = int(np.searchsorted(starts, int(starts[first]) + _CHUNK, "right")) - 1
         last = max(first + 1, last)
         yield first, last
         first = last
