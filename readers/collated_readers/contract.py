@@ -383,11 +383,15 @@ class Reader(Protocol):
         ...
 
     def texts(self, db: sqlite3.Connection) -> Iterator[tuple[str, bytes]]:
-        """Yield (id, text) of each record in id order, the text folded as `grep` compares it."""
+        """Yield (id, text) of each record in id order, the text folded as `needles` are.
+
+        Raises:
+            StoreError: `damaged`.
+        """
         ...
 
     def needles(self, pattern: Pattern) -> tuple[bytes, ...]:
-        """Return what the folded text of every record that `grep` finds must hold; empty if unknown. Pure."""
+        """Return what the folded text of each record that `grep` finds holds, all; () if unknown. Pure."""
         ...
 
     def read(self, db: sqlite3.Connection, record_id: str, context: int) -> Reading:

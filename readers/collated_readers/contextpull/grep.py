@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 
 import regex  # type: ignore[import-untyped]  # its stubs are a package of their own
 
-from collated_readers.contract import GREP_LIMITS, Budget, Match, Matches, Pattern, RequestError, clamped
+from collated_readers.contract import (
+    GREP_LIMITS,
+    Budget,
+    Match,
+    Matches,
+    Pattern,
+    RequestError,
+    StoreError,
+    clamped,
+)
+from collated_readers.literals import fold, required_literals
 
 from .filters import IN_FILTER, filter_argument
 from .values import Row, text
 
-__all__ = ["matches_of"]
+__all__ = ["matches_of", "needles_of", "texts_of"]
 
 LONGEST_PATTERN = 200
 SECTION_SECONDS = 0.25
@@ -28,7 +39,7 @@ FROM sections AS s CROSS JOIN documents AS d ON d.doc_id = s.doc_id
 WHERE {} ORDER BY s.id"""
 # Few documents are found by document; then only ids are sorted, not the text of everything.
 _IDS = "SELECT s.id FROM sections AS s JOIN documents AS d ON d.doc_id = s.doc_id WHERE {} ORDER BY s.id"
-_ONE = _ALL.format("s.id = ?")
+_AMONG = "s.id IN (SELECT value FROM json_each(?))"
 
 FindLine = Callable[[str], str | None]
 """Gives the first matching line of a section's text."""
@@ -60,14 +71,21 @@ def matches_of(db: sqlite3.Connection, pattern: Pattern, budget: Budget) -> Matc
 
 
 def _candidates(db: sqlite3.Connection, pattern: Pattern, within: str | None) -> Generator[Row, None, None]:
-    condition, arguments = ("1", []) if pattern.is_regex else (_HOLDS, [pattern.text])
-    if within is None:
-        with closing(db.execute(_ALL.format(condition), arguments)) as rows:
+    holds, wanted = ("1", []) if pattern.is_regex else (_HOLDS, [pattern.text])
+    if within is None and pattern.among is None:
+        with closing(db.execute(_ALL.format(holds), wanted)) as rows:
             yield from rows
         return
-    ids = db.execute(_IDS.format(f"{condition} AND {IN_FILTER}"), [*arguments, within]).fetchall()
-    for (record_id,) in ids:
-        yield from db.execute(_ONE, (record_id,)).fetchall()
+    # Those given are looked at one after the other; where none are, all at once, for their ids alone.
+    conditions, arguments = ([holds], list(wanted)) if pattern.among is None else ([_AMONG], [])
+    if pattern.among is not None:
+        arguments.append(json.dumps(pattern.among))
+    if within is not None:
+        conditions.append(IN_FILTER)
+        arguments.append(within)
+    one = _ALL.format(f"s.id = ? AND {holds}")
+    for (record_id,) in db.execute(_IDS.format(" AND ".join(conditions)), arguments).fetchall():
+        yield from db.execute(one, (record_id, *wanted)).fetchall()
 
 
 def _literal(pattern: str) -> FindLine:
@@ -103,6 +121,31 @@ def _regex(pattern: str, budget: Budget) -> FindLine:
         return None
 
     return find
+
+
+def needles_of(pattern: Pattern) -> tuple[bytes, ...]:
+    """Return what `texts_of` must hold of every section that `matches_of` finds; empty if nothing is sure."""
+    if pattern.is_regex:
+        return required_literals(pattern.text)
+    try:
+        return (fold(pattern.text),)
+    except UnicodeEncodeError:  # which is in no text at all
+        return ()
+
+
+def texts_of(db: sqlite3.Connection) -> Iterator[tuple[str, bytes]]:
+    """Yield each section's id and folded text, in id order.
+
+    Raises:
+        StoreError: `damaged`.
+    """
+    before: str | None = None
+    with closing(db.execute(_ALL.format("1"))) as rows:
+        for record_id, _, _, body in rows:
+            if before is not None and text(record_id) <= before:  # its column has an order of its own
+                raise StoreError("damaged", "the sections of the store have ids that are not in order")
+            before = text(record_id)
+            yield before, fold(text(body))
 
 
 def _rejected(message: str, suggestion: str) -> RequestError:

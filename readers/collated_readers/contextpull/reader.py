@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -26,7 +26,7 @@ from collated_readers.single import lexical
 
 from .contents import contents_of
 from .filters import path_matcher_of
-from .grep import matches_of
+from .grep import matches_of, needles_of, texts_of
 from .hybrid import dense_hits_of, fused_of
 from .schema import VERSIONS, facts_of, is_contextpull
 from .search import hits_of, ranked_of
@@ -98,6 +98,14 @@ class ContextPull:
     def path_matcher(self, within: Sequence[str]) -> Callable[[str], bool] | None:
         """See `Reader.path_matcher`."""
         return path_matcher_of(within)
+
+    def texts(self, db: sqlite3.Connection) -> Iterator[tuple[str, bytes]]:
+        """See `Reader.texts`."""
+        return texts_of(db)
+
+    def needles(self, pattern: Pattern) -> tuple[bytes, ...]:
+        """See `Reader.needles`."""
+        return needles_of(pattern)
 
     def read(self, db: sqlite3.Connection, record_id: str, context: int) -> Reading:
         """See `Reader.read`."""
