@@ -38,8 +38,8 @@ _OPENERS = (os.cpu_count() or 1) + 1
 _PATIENCE_S = 1.0
 # Network file systems report nothing, and a watch that failed reports nothing either.
 _POLL_S = 0.5
-# How many filters are taken in before the event loop may do something else: some 3 ms.
-_FILTERS_AT_ONCE = 100
+# How many filters are taken in before the event loop may do something else: a few milliseconds.
+_FILTERS_AT_ONCE = 50
 _UNSETTLED = (State.BUSY, State.BUILDING, State.UNREADABLE)
 
 
