@@ -115,6 +115,7 @@ class _Daemon:
             stack.push_async_callback(self._pool.close)
             tasks = await stack.enter_async_context(_cancelled_at_exit())
             tasks.start_soon(self._inventory.run)
+            tasks.start_soon(self._keep)
             for listener in listeners:
                 tasks.start_soon(self._server.run, listener)
             await tasks.start(self._signals)

@@ -80,8 +80,3 @@ class Foreman:
         if child is not None:
             child.kill()
             await anyio.to_thread.run_sync(child.close, abandon_on_cancel=True)
-
-    def kill(self) -> None:
-        """Do what `end` does, without waiting for it."""
-        if self._child is not None:
-            self._child.kill()

@@ -38,6 +38,7 @@ _LEAST_FILE_BYTES = 1 << 20
 # How soon a daemon that had the directory first may have gone, and files may have that nobody told us of.
 _LOCKED_S = 5.0
 _LOOK_S = 60.0
+_ENDING_S = 2.0
 _NO_ROOM = Reason("over_budget", "the sidecars of other stores fill cache.sidecar_bytes")
 
 
@@ -116,8 +117,12 @@ class Keeper:
 
     def stats(self) -> dict[str, Any]:
         """Return for `status`: stores by state, files, bytes, the worker's process, and what is wrong."""
+        counts, building = self._outlook.counts, len(self._building)
         return {
-            **{state: self._outlook.counts.get(state, 0) for state in ("ready", "waiting", "refused")},
+            "ready": counts.get("ready", 0),
+            "building": building,
+            "waiting": max(0, counts.get("waiting", 0) - building),
+            "refused": counts.get("refused", 0),
             "segments": len(self._books),
             "bytes": self.size_bytes,
             "limit_bytes": self.limit_bytes,
@@ -197,7 +202,8 @@ class Keeper:
                 with anyio.move_on_after(delay_s):
                     await self._woken.wait()
         finally:
-            self._foreman.kill()
+            with anyio.move_on_after(_ENDING_S, shield=True):
+                await self._foreman.end()
             self._shelf.release()
 
     async def _cycle(self, stores: Stores | None) -> float:

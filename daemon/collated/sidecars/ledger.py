@@ -22,7 +22,7 @@ _FOR_GOOD = frozenset(
 # States in which a store's contents are most likely what they were.
 _PASSING = frozenset({State.OPENING, State.BUSY, State.BUILDING, State.UNREADABLE})
 # What a sidecar takes of a store's size, until some are there to tell.
-_SHARE = 0.5
+_SHARE = 0.4
 
 
 class _Failed(Struct, frozen=True):

@@ -28,7 +28,7 @@ from typing import BinaryIO
 import msgspec
 
 from collated_readers import Budget, StoreError
-from collated_readers.opening import StoreConnection, StoreMoved, ask, open_store
+from collated_readers.opening import StoreConnection, StoreMoved, ask, open_store, take_signature
 from collated_readers.postings import Postings
 from collated_readers.registry import identify
 
@@ -93,8 +93,11 @@ class Workshop:
 
     def _index(self, source: Source) -> Segment:
         budget = Budget.lasting(_READING_S)
+        path = Path(os.fsdecode(source.path))
+        if take_signature(path) != source.signature:  # whatever is wrong with it now, it is another one
+            raise StoreMoved
         db = open_store(
-            Path(os.fsdecode(source.path)),
+            path,
             copies=self._copies,
             copy_limit_bytes=self._copy_limit_bytes,
             budget=budget,
