@@ -12,12 +12,13 @@ def run(bench: Bench, report: Report) -> None:
     for count in bench.counts:
         bench.asker(count)
         built = bench.built[count]
-        ready = "none" if built.ready is None else f"{built.ready:,}"
+        ready = "none" if built.ready is None else f"{built.ready:,} in {built.segments}"
         rows.append(
             (
                 f"{count:,}",
                 f"{built.open_s:.2f}",
                 f"{built.ready_s:.2f}",
+                f"{built.settled_s:.2f}",
                 ready,
                 f"{built.cpu_s:.1f}",
                 mb(built.peak_bytes),
@@ -27,15 +28,17 @@ def run(bench: Bench, report: Report) -> None:
         )
     report.section(
         "Building the sidecars",
-        "From the cold start of a daemon (no state file, nothing kept) until all stores answer from arrays. "
-        "The builder is a process of its own, at low priority; peaks are of resident memory.",
+        "From the cold start of a daemon (no state file, nothing kept) until all stores answer from arrays, "
+        "and until they are combined into few. The builder is a process of its own, at low priority; peaks "
+        "are of resident memory.",
     )
     report.table(
         (
             "stores",
             "all open, s",
             "all ready, s",
-            "ready",
+            "combined, s",
+            "ready in segments",
             "builder's CPU, s",
             "builder's peak, MB",
             "daemon's peak, MB",

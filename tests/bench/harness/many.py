@@ -96,9 +96,10 @@ def _start(many: _Many, daemon: Daemon, asked: Mapping[str, str], how: str) -> A
         many.moments[f"{how} start: {name}"] = time.perf_counter() - started
     built = watch_build(daemon, asker.wire, many.count, started)
     many.moments[f"{how} start: all answer from arrays"] = built.ready_s
+    many.moments[f"{how} start: arrays combined"] = built.settled_s
     if how == "cold":
         many.built = built
-        many.memory["started cold, all ready"] = memory_of(daemon.pid)
+        many.memory["started cold, all ready"] = built.memory
     return asker
 
 

@@ -11,7 +11,7 @@ __all__ = ["Memory", "cpu_s", "descendants", "memory_of", "peak_bytes"]
 _PROC = Path("/proc")
 
 
-class Memory(Struct):
+class Memory(Struct, frozen=True):
     """Bytes of one process: all that is resident, its share of what is shared, what is no file's."""
 
     rss: int = 0
