@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +152,26 @@ def written_store(
         )
         assert other_process(path).run("UPDATE documents SET title = 'not checkpointed'") == "ok"
         return path
+
+    return make
+
+
+@pytest.fixture
+def doctored(
+    tmp_path: Path, make_store: Callable[..., Path], open_at: Callable[[Path], StoreConnection]
+) -> Callable[..., StoreConnection]:
+    """`doctored(sql…)` opens a real store of two documents after those statements were run on it."""
+    documents = {
+        "a.md": "# Zebra\n\n## One\n\nA zebra lives in this sentence.\n\n## Two\n\nAnother zebra.\n",
+        "b.md": "# Other\n\nNothing of that kind, but a zebra in the last line.\n",
+    }
+
+    def make(*statements: str) -> StoreConnection:
+        path = make_store(tmp_path / "store.sqlite", documents, min_chars=1, rollback=True)
+        with closing(sqlite3.connect(path, isolation_level=None)) as db:
+            for sql in statements:
+                db.execute(sql)
+        return open_at(path)
 
     return make
 

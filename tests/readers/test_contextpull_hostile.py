@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sqlite3
 import struct
 from collections.abc import Callable
 from contextlib import closing
@@ -42,27 +41,6 @@ VERSION = "UPDATE meta SET value = '{}' WHERE key = 'schema_version'"
 TEXT = "UPDATE sections SET text = '{}' WHERE id = 'a.md#1'"
 VECTOR = "INSERT INTO embeddings VALUES ('{}', 'm', 2, {})"
 SLOW = Pattern(r"(a|aa|aaa)+(b|c)\1$", is_regex=True)
-DOCUMENTS = {
-    "a.md": "# Zebra\n\n## One\n\nA zebra lives in this sentence.\n\n## Two\n\nAnother zebra.\n",
-    "b.md": "# Other\n\nNothing of that kind, but a zebra in the last line.\n",
-}
-
-
-@pytest.fixture
-def doctored(
-    tmp_path: Path, make_store: Callable[..., Path], open_at: Callable[[Path], StoreConnection]
-) -> Doctored:
-    """`doctored(sql…)` opens a real store after those statements were run on it."""
-
-    def make(*statements: str) -> StoreConnection:
-        path = make_store(tmp_path / "store.sqlite", DOCUMENTS, min_chars=1, rollback=True)
-        with sqlite3.connect(path, isolation_level=None) as db:
-            for sql in statements:
-                db.execute(sql)
-        db.close()
-        return open_at(path)
-
-    return make
 
 
 def _identify(db: StoreConnection, seconds: float = 30) -> Any:

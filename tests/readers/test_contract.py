@@ -48,6 +48,7 @@ DOCUMENTS = {
     )
     for name in ("first", "second", "third")
 }
+DOCUMENTS["copy.md"] = DOCUMENTS["second.md"]
 
 
 def _contextpull(path: Path, make_store: MakeStore) -> Path:
@@ -73,9 +74,10 @@ def test_every_format_in_the_folder_is_registered_once() -> None:
     assert sorted(reader.format for reader in READERS) == sorted(EXAMPLES)
 
 
-def test_the_light_module_brings_in_no_database_and_no_regex() -> None:
+def test_the_light_module_brings_in_no_database_no_regex_and_no_arrays() -> None:
     script = (
-        "import sys, collated_readers; print(sorted({'sqlite3', 'regex', 'asyncio'} & sys.modules.keys()))"
+        "import sys, collated_readers; "
+        "print(sorted({'sqlite3', 'regex', 'asyncio', 'numpy'} & sys.modules.keys()))"
     )
     places = os.pathsep.join(str(Path(place).parent) for place in collated_readers.__path__)
     environ = {**os.environ, "PYTHONPATH": places}
@@ -177,6 +179,99 @@ def test_hits_keep_the_order_they_are_asked_for(reader: Reader, db: StoreConnect
             (one.id, one.tier, round(-one.rank, 2)) for one in chosen
         ]
         assert all(hit.doc and hit.kind and hit.snippet for hit in hits)
+
+
+@each_reader
+def test_hits_of_one_text_have_one_digest(reader: Reader, db: StoreConnection) -> None:
+    query = Query("zebra", limit=50)
+    hits = reader.hits(db, query, lexical(reader, db, query))
+    digests = {reader.read(db, hit.id, 0).record.text: hit.digest for hit in hits}
+    assert 1 < len(digests) < len(hits)  # some texts are there twice
+    assert all(
+        len(hit.digest) == 16 and digests[reader.read(db, hit.id, 0).record.text] == hit.digest
+        for hit in hits
+    )
+    assert len(set(digests.values())) == len(digests)
+
+
+# --------------------------------------------------------------------------- the index, without the store
+
+
+@each_reader
+def test_a_query_has_as_many_phrases_as_words_and_the_vocabulary_has_what_is_found(
+    reader: Reader, db: StoreConnection
+) -> None:
+    vocabulary = reader.vocabulary(db)
+    if vocabulary is None:
+        return
+    terms = set(vocabulary)
+    assert reader.phrases(Query("")) == ()
+    for text in QUERIES:
+        phrases = reader.phrases(Query(text))
+        assert len(phrases) == len(text.split())
+        is_there = [set(phrase) <= terms for phrase in phrases]
+        assert any(is_there) == bool(search(reader, db, Query(text)).hits)
+
+
+@each_reader
+def test_postings_name_every_record_in_id_order_and_where_each_term_stands(
+    reader: Reader, db: StoreConnection
+) -> None:
+    whole = reader.postings(db)
+    if whole is None:
+        return
+    assert list(whole.ids) == sorted(set(whole.ids))
+    assert len(whole.ids) == reader.open(db, tables(db)).records == whole.total_rows
+    assert list(whole.terms) == list(reader.vocabulary(db) or ())
+    assert int(whole.lengths.sum()) == whole.total_tokens == len(whole.rows)
+    for text in QUERIES:
+        terms = sorted({term for phrase in reader.phrases(Query(text)) for term in phrase})
+        some = reader.postings(db, terms)
+        assert some is not None
+        assert set(some.terms) == set(whole.terms) & set(terms)
+        found = {one.id for one in reader.ranked(db, Query(text, limit=1000), "any")}
+        assert set(some.ids) == found
+        locators = {one.id: one.row for one in reader.ranked(db, Query(text, limit=1000), "any")}
+        assert dict(zip(some.ids, some.locators.tolist(), strict=True)) == locators
+
+
+@each_reader
+def test_texts_hold_what_grep_finds_and_come_in_id_order(reader: Reader, db: StoreConnection) -> None:
+    texts = list(reader.texts(db))
+    assert [record_id for record_id, _ in texts] == sorted({record_id for record_id, _ in texts})
+    for pattern in (Pattern("ZEBRA", limit=100), Pattern("Blue.*whale", is_regex=True, limit=100)):
+        needles = reader.needles(pattern)
+        holding = {record_id for record_id, text in texts if all(needle in text for needle in needles)}
+        found = reader.grep(db, pattern, Budget.lasting(30))
+        assert {match.id for match in found.matches} <= holding
+        assert found.matches
+
+
+@each_reader
+def test_grep_among_some_finds_the_same_in_them(reader: Reader, db: StoreConnection) -> None:
+    whole = reader.grep(db, Pattern("zebra", limit=100), Budget.lasting(30)).matches
+    ids = [match.id for match in whole]
+    for among in ((), ids[:1], ids[::-2], [*ids, "no such id"]):
+        pattern = Pattern("zebra", limit=100, among=tuple(among))
+        found = reader.grep(db, pattern, Budget.lasting(30))
+        assert list(found.matches) == [match for match in whole if match.id in among]
+
+
+@each_reader
+def test_a_path_matcher_passes_the_documents_that_the_filter_does(
+    reader: Reader, db: StoreConnection
+) -> None:
+    assert reader.path_matcher(()) is None
+    query = Query("zebra", limit=1000)
+    every = reader.hits(db, query, reader.ranked(db, query, "any"))
+    for within in (("first.md",), ("*.md",), ("[fs]*", "nothing"), ("nothing",)):
+        matches = reader.path_matcher(within)
+        assert matches is not None
+        ranked = reader.ranked(db, Query("zebra", within, limit=1000), "any")
+        assert {one.id for one in ranked} == {hit.id for hit in every if matches(hit.doc)}
+    with pytest.raises(RequestError) as caught:
+        reader.path_matcher(("",))
+    assert caught.value.code == "invalid_params"
 
 
 @each_reader
