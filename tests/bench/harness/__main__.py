@@ -6,6 +6,7 @@ import resource
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 from . import (
@@ -28,6 +29,7 @@ from .bench import FEW, MANY, Bench
 from .corpus import Corpus
 from .projects import SEED
 from .report import Report
+from .timing import timed
 
 _RESULTS = Path(__file__).parent.parent / "RESULTS.md"
 
@@ -72,8 +74,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         for name, part in _PARTS.items():
             if name in given.only:
-                print(f"part {name}", file=sys.stderr)
-                part(bench, report)
+                seconds, _ = timed(partial(part, bench, report))
+                print(f"part {name} took {seconds:.0f} s", file=sys.stderr)
     report.goals()
     if given.write:
         report.write(_RESULTS)

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 
 from collated.protocol import SearchResult
@@ -27,6 +28,11 @@ _GOAL = 1.5
 _ECHO = """
 import asyncio, sys
 
+if sys.argv[2] == "uvloop":
+    import uvloop as loops
+else:
+    import asyncio as loops
+
 async def echo(reader, writer):
     while data := await reader.read(65536):
         writer.write(data)
@@ -35,9 +41,14 @@ async def main():
     async with await asyncio.start_unix_server(echo, sys.argv[1]) as server:
         await server.serve_forever()
 
-asyncio.run(main())
+loops.run(main())
 """
-_ROWS = {"a bare asyncio echo": "echo", "`ping`": "ping", "a remembered search": "cached"}
+_ROWS = {
+    "a bare asyncio echo": "asyncio",
+    "the same on uvloop": "uvloop",
+    "`ping`": "ping",
+    "a remembered search": "cached",
+}
 
 
 def run(bench: Bench, report: Report) -> None:
@@ -47,11 +58,15 @@ def run(bench: Bench, report: Report) -> None:
         seconds = {
             name: median_s(each) for name, each in interleaved(trips, 5 * bench.rounds(bench.few)).items()
         }
-    echo = seconds["echo"]
+    echo = seconds["asyncio"]
     report.section("One round trip over a Unix socket")
     report.table(
         ("what", "µs", "**× the echo**"),
-        [(name, us(seconds[key]), f"{seconds[key] / echo:.2f}") for name, key in _ROWS.items()],
+        [
+            (name, us(seconds[key]), f"{seconds[key] / echo:.2f}")
+            for name, key in _ROWS.items()
+            if key in seconds
+        ],
     )
     ratio = seconds["ping"] / echo
     report.goal(f"ping: at most {_GOAL}× a bare asyncio echo", f"{times(ratio)}×", ratio <= _GOAL)
@@ -59,24 +74,33 @@ def run(bench: Bench, report: Report) -> None:
 
 def _servers(bench: Bench, stack: ExitStack) -> dict[str, Callable[[], float]]:
     home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cb-")))
-    path = home / "echo"
-    process = subprocess.Popen([sys.executable, "-c", _ECHO, str(path)], stdin=subprocess.DEVNULL)
-    stack.callback(process.wait)
-    stack.callback(process.terminate)
+    ping = framed("ping", {})
+    echoes = {loop: _trips(_echo(home / loop, loop, stack), ping) for loop in _loops()}
     daemon = stack.enter_context(Daemon(bench.ours(bench.few)).start())
     with daemon.client() as client:
         daemon.wait_open(client, bench.few)
-    echo, ours = (stack.enter_context(Wire(each)) for each in (path, daemon.socket))
+    ours = stack.enter_context(Wire(daemon.socket))
     # What a remembered search costs above a ping is what its answer's bytes cost.
     params = search_params(queries(SEED, bench.few, 1)["two words"][0])
     if not ours.call("search", params, SearchResult).hits:
         raise RuntimeError("the search that is timed finds nothing")
-    ping = framed("ping", {})
     return {
-        "echo": _trips(echo, ping),
+        **echoes,
         "ping": _trips(ours, ping),
         "cached": _trips(ours, framed("search", params)),
     }
+
+
+def _loops() -> list[str]:
+    return ["asyncio", *(["uvloop"] if find_spec("uvloop") else [])]
+
+
+def _echo(path: Path, loop: str, stack: ExitStack) -> Wire:
+    command = [sys.executable, "-c", _ECHO, str(path), loop]
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    stack.callback(process.wait)
+    stack.callback(process.terminate)
+    return stack.enter_context(Wire(path))
 
 
 def _trips(wire: Wire, message: bytes) -> Callable[[], float]:
