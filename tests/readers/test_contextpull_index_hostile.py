@@ -13,7 +13,7 @@ from collated_readers import Budget
 from collated_readers.contextpull import ContextPull
 from collated_readers.contextpull.terms import TOKENIZER
 from collated_readers.opening import StoreConnection, ask
-from collated_readers.postings import Postings
+from collated_readers.postings import COLUMN_SHIFT, Postings
 
 MakeStore = Callable[..., Path]
 OpenAt = Callable[[Path], StoreConnection]
@@ -27,6 +27,7 @@ FORMATS_OWN = (
 )
 TEXT = "UPDATE sections SET text = {} WHERE id = 'a.md#1'"
 TOTALS = "UPDATE sections_fts_data SET block = x'{}' WHERE id = 1"
+PAGE = "UPDATE sections_fts_data SET block = x'{}' WHERE id > 10"
 VIEW = "CREATE VIEW {} AS SELECT * FROM other"
 EMPTY = ("DELETE FROM sections_fts", "DELETE FROM sections", "DELETE FROM documents")
 FILL = "INSERT INTO sections_fts SELECT id, heading_path, text FROM sections"
@@ -147,6 +148,37 @@ def test_some_terms_of_a_broken_index_are_damaged_too(
 ) -> None:
     db = doctored(statement)
     assert code_of(lambda: _postings(db, b"zebra")) == "damaged"
+
+
+@pytest.mark.parametrize(
+    ("place", "code"),
+    [
+        ("010288808000", None),  # column text, offset 2^24 - 2
+        ("010288808001", "damaged"),
+        ("010288808002", "damaged"),
+        ("010287ffffff7f", "damaged"),
+        ("02", "damaged"),  # column id
+        ("010302", "damaged"),  # no column
+    ],
+)
+def test_a_word_stands_where_words_can_be(
+    doctored: Doctored, code_of: CodeOf, place: str, code: str | None
+) -> None:
+    # A page of the index with one term in one row: its number of bytes, and where in them the term begins.
+    body = "06307a65627261" + f"01{len(place):02x}{place}"
+    db = doctored(
+        *EMPTY[:2],
+        "INSERT INTO sections SELECT 'a.md#0', doc_id, 0, '', 1, '', '', 0, '', NULL, NULL FROM documents "
+        "WHERE path = 'a.md'",
+        "INSERT INTO sections_fts VALUES ('a.md#0', '', 'zebra')",
+        PAGE.format(f"0000{4 + len(body) // 2:04x}{body}04"),
+    )
+    if code is not None:
+        assert code_of(lambda: _postings(db)) == code
+        return
+    found = _postings(db)
+    assert found is not None
+    assert found.positions.tolist() == [(1 << COLUMN_SHIFT) + (1 << 24) - 2]
 
 
 def test_a_store_without_sections_has_postings_without_any(doctored: Doctored) -> None:

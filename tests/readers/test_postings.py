@@ -206,6 +206,27 @@ def test_bm25_over_the_arrays_of_a_real_store_is_what_sqlite_gives(
     _check_store(db, [*(case["query"] for case in cases), *pairs, "the a of", "refund window", "blue whale"])
 
 
+def test_an_index_of_more_than_is_read_at_a_time_is_read_whole(
+    doctored: Callable[..., StoreConnection],
+) -> None:
+    words = "a " * 600_000 + "b " * 200_000
+    db = doctored(
+        f"UPDATE sections_fts SET heading_path = 'b', text = '{words}' WHERE id = 'a.md#1'",  # noqa: S608 - a test's
+        "UPDATE sections_fts SET heading_path = '', text = 'b a' WHERE id = 'a.md#0'",
+    )
+    whole = _postings(db)
+    _check_shape(whole)
+    in_text = [(1 << COLUMN_SHIFT) + offset for offset in range(800_000)]
+    places = {b"a": [(0, in_text[1]), *((1, at) for at in in_text[:600_000])]}
+    places[b"b"] = [(0, in_text[0]), (1, 0), *((1, at) for at in in_text[600_000:])]
+    for term, expected in places.items():
+        part = slice(*whole.starts[whole.terms.index(term) :][:2])
+        assert (
+            list(zip(whole.rows[part].tolist(), whole.positions[part].tolist(), strict=True))[: len(expected)]
+            == expected
+        )
+
+
 def _compare(folder: Path, make_store: MakeStore, data: st.DataObject) -> None:
     path = folder / "store.sqlite"
     for _ in range(data.draw(st.integers(1, 3))):  # the second time some documents change and some go

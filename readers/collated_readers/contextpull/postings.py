@@ -23,7 +23,7 @@ from .vocabulary import has_known_index, vocabulary_table
 __all__ = ["postings_of"]
 
 _WEIGHTS = (2, 1)  # of heading_path and text
-_CHUNK = 1 << 19  # instances that are read at a time: some 40 MB on the way
+_CHUNK = 1 << 19  # instances that are read or sorted at a time: some 30 MB on the way
 _LONGEST_COLUMN = (1 << COLUMN_SHIFT) - 1  # tokens; one less than fits, so that no column follows another
 
 _TERMS = "SELECT CAST(term AS BLOB), cnt FROM {}"
@@ -52,17 +52,21 @@ def _all(db: sqlite3.Connection) -> Postings:
         raise damaged("the index counts other rows and words than it holds")
     terms, sizes = _terms(db)
     starts = _starts(sizes)
-    if starts[-1] != totals[1]:
+    count = int(starts[-1])
+    if count != totals[1]:
         raise _unequal()
-    rows, positions = np.empty(starts[-1], np.uint32), np.empty(starts[-1], np.uint32)
+    rows, positions = np.empty(count, np.uint32), np.empty(count, np.uint32)
     with closing(db.execute(_INSTANCES.format(vocabulary_table(db, "instance")))) as cursor:
         stream: Iterator[int] = chain.from_iterable(cursor)
-        for first, last in _runs(starts):
-            part = slice(starts[first], starts[last])
-            pairs = _pairs(islice(stream, 2 * (part.stop - part.start)))
-            rows[part], positions[part] = _arranged(sections, sizes[first:last], pairs)
+        for first in range(0, count, _CHUNK):
+            part = slice(first, min(count, first + _CHUNK))
+            found = _placed(sections, _pairs(islice(stream, 2 * (part.stop - first))))
+            if len(found[0]) != part.stop - first:
+                raise _unequal()
+            rows[part], positions[part] = found
         if next(stream, None) is not None:
             raise _unequal()
+    _sort(rows, positions, starts)
     return _postings(sections, totals, terms=terms, starts=starts, found=(rows, positions))
 
 
@@ -72,13 +76,11 @@ def _some(db: sqlite3.Connection, terms: Sequence[bytes]) -> Postings:
     pairs = np.concatenate([np.empty((0, 2), np.int64), *every])
     sections = sections_among(db, np.unique(pairs[:, 0]))
     sizes = np.fromiter(map(len, every), np.int64, len(every))
-    return _postings(
-        sections,
-        totals_of(db),
-        terms=[term for term, size in zip(terms, sizes, strict=True) if size],
-        starts=_starts(sizes[sizes > 0]),
-        found=_arranged(sections, sizes, pairs),
-    )
+    starts = _starts(sizes[sizes > 0])
+    found = _placed(sections, pairs)
+    _sort(*found, starts)
+    names = [term for term, size in zip(terms, sizes, strict=True) if size]
+    return _postings(sections, totals_of(db), terms=names, starts=starts, found=found)
 
 
 def _postings(
@@ -121,6 +123,28 @@ def _starts(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
 
 
+def _pairs(numbers: Iterable[int]) -> Pairs:
+    return np.fromiter(numbers, np.int64).reshape(-1, 2)
+
+
+def _placed(sections: Sections, pairs: Pairs) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    """Return rows and positions of *pairs*, in their order."""
+    rows = sections.rows(pairs[:, 0])
+    columns, offsets = pairs[:, 1] >> 32, pairs[:, 1] & 0xFFFF_FFFF
+    if len(pairs) and (columns.max() >= len(_WEIGHTS) or offsets.max() >= _LONGEST_COLUMN):
+        raise damaged("the index holds a word where none can be")
+    return rows.astype(np.uint32), (columns << COLUMN_SHIFT | offsets).astype(np.uint32)
+
+
+def _sort(rows: NDArray[np.uint32], positions: NDArray[np.uint32], starts: NDArray[np.int64]) -> None:
+    """Sort each term's instances by row; those of a row are in the order of positions already."""
+    for first, last in _runs(starts):
+        part = slice(int(starts[first]), int(starts[last]))
+        terms = np.repeat(np.arange(last - first, dtype=np.int64), np.diff(starts[first : last + 1]))
+        order = np.argsort(terms << 32 | rows[part], kind="stable")
+        rows[part], positions[part] = rows[part][order], positions[part][order]
+
+
 def _runs(starts: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
     """Yield ranges of whole terms of at most `_CHUNK` instances, or of one term."""
     first, count = 0, len(starts) - 1
@@ -129,27 +153,6 @@ def _runs(starts: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
         last = max(first + 1, last)
         yield first, last
         first = last
-
-
-def _pairs(numbers: Iterable[int]) -> Pairs:
-    return np.fromiter(numbers, np.int64).reshape(-1, 2)
-
-
-def _arranged(
-    sections: Sections, sizes: NDArray[np.int64], pairs: Pairs
-) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-    """Return rows and positions of *pairs*, each term's *sizes* of them, ascending within each term."""
-    if len(pairs) != sizes.sum():
-        raise _unequal()
-    rows = sections.rows(pairs[:, 0])
-    columns, offsets = pairs[:, 1] >> 32, pairs[:, 1] & 0xFFFF_FFFF
-    if len(pairs) and (columns.max() >= len(_WEIGHTS) or offsets.max() >= _LONGEST_COLUMN):
-        raise damaged("the index holds a word where none can be")
-    # FTS5 gives a row's instances in the order of positions, but its rows in that of its rowids.
-    keys = np.repeat(np.arange(len(sizes)), sizes) * len(sections.ids) + rows
-    order = np.argsort(keys, kind="stable")
-    positions = columns << COLUMN_SHIFT | offsets
-    return rows[order].astype(np.uint32), positions[order].astype(np.uint32)
 
 
 def _unequal() -> StoreError:
