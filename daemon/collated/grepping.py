@@ -23,6 +23,7 @@ from .merge import merge_matches
 from .protocol import GrepParams, GrepResult, Partial
 from .searching import Report
 from .sidecars.corpus import Addressed
+from .sidecars.segment import numbers
 from .sidecars.trigrams import candidates
 
 __all__ = ["Grepping"]
@@ -129,7 +130,8 @@ class Grepping:
                 sections += [(section, needles) for section in here]
             else:
                 rest = {store.name for store in scanned}
-                scanned += [s for s in (chosen.stores[place] for place in places) if s.name not in rest]
+                here_too = (chosen.stores[place] for place in numbers(places))
+                scanned += [store for store in here_too if store.name not in rest]
         return sections, scanned
 
     # ----------------------------------------------------------------- stores that are asked as a whole

@@ -195,9 +195,8 @@ class Methods:
             RequestFailed: any code of `errors.CODES`.
         """
         key = None if report else self._key(codec, method, params)
-        flight = self._flights.get(key) if key else None
-        if flight is not None:
-            await flight.landed.wait()
+        while key is not None and (flight := self._flights.get(key)):
+            await flight.landed.wait()  # it began before us, so it ends before we have to
             if flight.encoded is not None:
                 return flight.encoded
         if key is None:

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from .segment import Segment, narrow, packed, ranges, widened
+from .segment import Segment, narrow, numbers, packed, ranges, widened
 from .trigrams import combine_grams
 
 __all__ = ["combine"]
@@ -56,8 +56,8 @@ def combine(parts: Sequence[tuple[Segment, Sequence[int]]], *, chunk: int = _CHU
     )
     entries = _entries(kept, names)
     used = np.unique(entries.terms)  # terms of stores that are dropped go with them
-    names = [names[term] for term in used]
     entries.terms = np.searchsorted(used, entries.terms)
+    names = [names[term] for term in numbers(used)]
     arrays = {
         "row_starts": row_starts,
         **_rows(kept),
@@ -91,7 +91,7 @@ def _row_ranges(part: _Part) -> list[tuple[int, int]]:
 
 def _rows(parts: Sequence[_Part]) -> dict[str, NDArray[Any]]:
     kept = [(part.segment, part.rows()) for part in parts]
-    whole = [(segment.ids(), rows.tolist()) for segment, rows in kept]
+    whole = [(segment.ids(), numbers(rows)) for segment, rows in kept]
     ids = [names[row] for names, rows in whole for row in rows]
     ranks = {name: rank for rank, name in enumerate(sorted(set(ids)))}
     return {
@@ -189,9 +189,9 @@ def _chunks(
 ) -> Iterator[tuple[NDArray[np.int64], int, NDArray[np.int64], NDArray[np.int64]]]:
     """Yield (new places, part, old places, entries), some *size* elements at a time."""
     ends = np.concatenate(([0], np.cumsum(lengths)))
-    edges = np.unique(np.searchsorted(ends, np.arange(0, ends[-1] + size, size), "left"))
-    for first, last in pairwise(edges):
-        for number in np.unique(parts[first:last]).tolist():
+    edges = np.unique(np.searchsorted(ends, np.arange(0, int(ends[-1]) + size, size), "left"))
+    for first, last in pairwise(numbers(edges)):
+        for number in numbers(np.unique(parts[first:last])):
             chosen = first + np.flatnonzero(parts[first:last] == number)
             yield (
                 ranges(ends[:-1][chosen], lengths[chosen]),

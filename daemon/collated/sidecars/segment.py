@@ -19,7 +19,18 @@ from collated_readers.postings import COLUMN_SHIFT, Postings
 
 from .trigrams import index_texts
 
-__all__ = ["Arrays", "Piece", "Segment", "index_store", "narrow", "norms_of", "packed", "ranges", "widened"]
+__all__ = [
+    "Arrays",
+    "Piece",
+    "Segment",
+    "index_store",
+    "narrow",
+    "norms_of",
+    "numbers",
+    "packed",
+    "ranges",
+    "widened",
+]
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -138,9 +149,8 @@ def index_store(
     totals = (postings.total_rows, postings.total_tokens)
     piece = Piece(fingerprint, format_name, len(postings.ids), *totals, postings.weights)
     hashes = np.fromiter(map(crc32, postings.terms), np.uint32, len(postings.terms))
-    order = np.array(
-        sorted(range(len(hashes)), key=lambda term: (hashes[term], postings.terms[term])), np.int64
-    )
+    keys = list(zip(numbers(hashes), postings.terms, strict=True))
+    order = np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
     lengths = np.diff(postings.starts)[order]
     picked = ranges(postings.starts[:-1][order], lengths)
     starts = np.concatenate(([0], np.cumsum(lengths)))
@@ -153,7 +163,7 @@ def index_store(
         **packed("id", [text.encode(errors="surrogatepass") for text in postings.ids]),
         **_documents(postings.docs),
         "term_hashes": hashes[order],
-        **packed("term", [postings.terms[term] for term in order]),
+        **packed("term", [postings.terms[term] for term in numbers(order)]),
         **_postings(postings, starts, picked),
         **(index_texts(texts) if texts is not None else {}),
     }
@@ -234,6 +244,12 @@ def packed(name: str, values: Sequence[bytes]) -> dict[str, NDArray[Any]]:
 def _cut(data: NDArray[np.uint8], starts: NDArray[Any]) -> list[bytes]:
     whole, edges = data.tobytes(), starts.tolist()
     return [whole[first:last] for first, last in pairwise(edges)]
+
+
+def numbers(values: NDArray[Any]) -> list[int]:
+    """Return whole numbers as Python's own."""
+    plain: list[int] = values.tolist()
+    return plain
 
 
 def ranges(starts: NDArray[Any], lengths: NDArray[Any]) -> NDArray[np.int64]:
