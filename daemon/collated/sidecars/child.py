@@ -57,6 +57,11 @@ class Child:
         """Return the process id."""
         return self._process.pid
 
+    @property
+    def is_alive(self) -> bool:
+        """Tell whether the process has not ended yet."""
+        return self._process.poll() is None
+
     def ask(self, job: Job) -> Done:
         """Return what became of *job*.
 

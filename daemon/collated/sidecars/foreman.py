@@ -42,7 +42,7 @@ class Foreman:
             OSError: no worker could be started.
         """
         command = self._command()
-        if self._child is not None and command != self._running:
+        if self._child is not None and (command != self._running or not self._child.is_alive):
             await self.end()
         if self._child is None:
             self._child = await anyio.to_thread.run_sync(

@@ -178,8 +178,8 @@ def main(directory: str, copies: str, copy_limit_bytes: str, data_limit_bytes: s
 def _give_way(data_limit_bytes: int) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # meant for the daemon, which ends us
         signal.signal(number, signal.SIG_IGN)
-    os.nice(19)
     with suppress(OSError, AttributeError):  # forbidden by whoever confines us, or not Linux
+        os.nice(19)
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     with suppress(OSError):  # should memory be short, rather us than anybody else
         Path("/proc/self/oom_score_adj").write_text("500", encoding="ascii")
