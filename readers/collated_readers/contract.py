@@ -203,7 +203,7 @@ class Query(Struct, frozen=True):
 
 
 class Pattern(Struct, frozen=True):
-    """One grep: the pattern, whether it is a regular expression, path filter, limit (already clamped).
+    """One grep: the pattern, whether it is a regular expression, path filter, limit (1 or more).
 
     `among` are the ids of the only records to look at, None for all.
     """

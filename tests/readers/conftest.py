@@ -13,7 +13,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from collated_readers import Budget, Embed, Pattern, Query, Record, RequestError, StoreError
+from collated_readers import (
+    GREP_LIMITS,
+    Budget,
+    Embed,
+    Pattern,
+    Query,
+    Record,
+    RequestError,
+    StoreError,
+    clamped,
+)
 from collated_readers.contextpull import ContextPull
 from collated_readers.opening import StoreConnection, ask
 from collated_readers.single import search
@@ -111,7 +121,8 @@ def _read(db: StoreConnection, args: dict[str, Any], embed: Embed | None, budget
 
 def _grep(db: StoreConnection, args: dict[str, Any], embed: Embed | None, budget: Budget) -> Any:
     is_regex = args.get("regex", False)
-    pattern = Pattern(args["pattern"], is_regex, _within(args), args.get("limit", 20))
+    limit = clamped(args.get("limit", 20), GREP_LIMITS)
+    pattern = Pattern(args["pattern"], is_regex, _within(args), limit)
     found = READER.grep(db, pattern, budget)
     return {"matches": msgspec.to_builtins(list(found.matches)), "truncated": found.is_truncated}
 

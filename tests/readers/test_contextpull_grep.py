@@ -124,3 +124,16 @@ def test_none_are_not_all(make_store: MakeStore, open_at: OpenAt, tmp_path: Path
     assert _grep(db, Pattern("zebra", among=())) == Matches(())
     assert isinstance(_grep(db, Pattern("", among=())), str)
     assert _grep(db, Pattern("zebra", among=("'", "a.md#0"))) == _grep(db, Pattern("zebra"))
+
+
+def test_any_limit_is_kept_to(doctored: Callable[..., StoreConnection]) -> None:
+    db = doctored(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 400) INSERT INTO sections "
+        "SELECT 'c#' || i, doc_id, 99 + i, '', 1, '', text, 0, '', NULL, NULL FROM n, sections "
+        "WHERE id = 'b.md#0'"
+    )
+    ids = [row[0] for row in db.execute("SELECT id FROM sections WHERE id LIKE 'c#%'")]
+    for among, limit in product((None, tuple(ids)), (1, 101, 400)):
+        found = _grep(db, Pattern("last line", among=among, limit=limit))
+        assert isinstance(found, Matches)
+        assert (len(found.matches), found.is_truncated) == (limit, among is None or limit < 400)

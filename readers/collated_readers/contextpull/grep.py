@@ -11,14 +11,12 @@ from contextlib import closing
 import regex  # type: ignore[import-untyped]  # its stubs are a package of their own
 
 from collated_readers.contract import (
-    GREP_LIMITS,
     Budget,
     Match,
     Matches,
     Pattern,
     RequestError,
     StoreError,
-    clamped,
 )
 from collated_readers.literals import fold, required_literals
 
@@ -56,7 +54,6 @@ def matches_of(db: sqlite3.Connection, pattern: Pattern, budget: Budget) -> Matc
         raise _rejected(f"pattern must be 1–{LONGEST_PATTERN} characters", "narrow the pattern")
     within = filter_argument(pattern.within)
     find_line = _regex(pattern.text, budget) if pattern.is_regex else _literal(pattern.text)
-    limit = clamped(pattern.limit, GREP_LIMITS)
     found: list[Match] = []
     with closing(_candidates(db, pattern, within)) as rows:
         for record_id, path, heading_path, body in rows:
@@ -64,7 +61,7 @@ def matches_of(db: sqlite3.Connection, pattern: Pattern, budget: Budget) -> Matc
             line = find_line(text(body))
             if line is None:
                 continue
-            if len(found) == limit:
+            if len(found) == pattern.limit:
                 return Matches(tuple(found), is_truncated=True)
             found.append(Match(text(record_id), text(path), text(heading_path), line.strip()))
     return Matches(tuple(found))
