@@ -172,6 +172,7 @@ class Methods:
             return None
         encoded: bytes | None = self.cache.get(key)
         if encoded is None and method == "search" and params.partialResultToken is None:
+            self._budget(params.deadline_ms)
             result = self._federation.at_once(params)
             encoded = None if result is None else codec.encode(result)
         return encoded

@@ -226,7 +226,7 @@ def test_a_damaged_index_is_named_in_failed_and_the_others_answer(
 def test_a_store_that_takes_too_long_is_named_backed_off_and_forgiven(
     start_daemon: StartDaemon, make_store: MakeStore, make_slow_store: MakeSlowStore, slow_query: str
 ) -> None:
-    daemon = start_daemon("[cache]\nanswers_bytes = 0\n", is_launched=False)
+    daemon = start_daemon("[cache]\nanswers_bytes = 0\nsidecars = false\n", is_launched=False)
     make_store(daemon.stores / "good.sqlite", {"good.md": "# Good\n\nla\n"})
     make_slow_store(daemon.stores / "slow.sqlite")
     daemon.start().ask("rescan")
