@@ -16,6 +16,7 @@ __all__ = [
     "PATTERNS",
     "SEED",
     "SHAPE",
+    "different",
     "own_codes",
     "pairs",
     "patterns",
@@ -134,7 +135,8 @@ def queries(seed: int, count: int, per_class: int) -> dict[str, list[str]]:
         project = _Project(seed, (position * _STEP) % count)
         nouns = chance.sample(project.nouns[:40], 5)
         verb, adjective = chance.choice(VERBS), chance.choice(ADJECTIVES)
-        rare = project.codes[position] if position % 2 else project.dotted[position]
+        own = position % _OWN_CODES
+        rare = project.codes[own] if position % 2 else project.dotted[own]
         texts = (
             nouns[0],
             rare,
@@ -146,6 +148,12 @@ def queries(seed: int, count: int, per_class: int) -> dict[str, list[str]]:
         for kind, text in zip(CLASSES, texts, strict=True):
             asked[kind].append(text)
     return asked
+
+
+def different(seed: int, count: int, per_class: int) -> dict[str, list[str]]:
+    """Return *per_class* questions of each class, no two of which are the same."""
+    asked = queries(seed, count, 4 * per_class)
+    return {kind: list(dict.fromkeys(texts))[:per_class] for kind, texts in asked.items()}
 
 
 def patterns(seed: int, count: int, per_class: int) -> dict[str, list[str]]:

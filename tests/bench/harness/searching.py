@@ -13,7 +13,7 @@ from .bench import FEW, MANY, Bench
 from .building import watch_build
 from .comparing import REFERENCE, Compared, Way, alone, compare, inside, lone, whole
 from .daemons import Daemon
-from .projects import CLASSES, NOWHERE, SEED, pairs, queries
+from .projects import CLASSES, NOWHERE, SEED, different, pairs
 from .report import Report, ms, times, us
 
 __all__ = ["run"]
@@ -34,7 +34,7 @@ def run(bench: Bench, report: Report) -> None:
 
 def _over(bench: Bench, count: int, cached: Asker | None) -> Compared:
     reference, asker, result = bench.reference(count), bench.asker(count), Compared()
-    many = queries(SEED, count, IN_FLIGHT)
+    many = different(SEED, count, IN_FLIGHT)  # the same ones in flight would share one answer
     together = {kind: [lone(asker, text)[1][0] for text in texts] for kind, texts in many.items()}
     for kind, text in pairs(bench.asked(count)):
         expected = [reference.expected(text)]
