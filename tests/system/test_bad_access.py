@@ -75,7 +75,8 @@ def test_a_locked_store_is_named_at_once_and_answers_when_it_is_free(
     make_store(daemon.stores / "good.sqlite", {"good.md": "# Good\n\nshared\n"})
     daemon.start().ask("rescan")
     other = sql(path)
-    assert other.run("BEGIN EXCLUSIVE") == "ok"
+    # Nobody can lock a store while its sidecar is made of it.
+    daemon.wait_for(lambda: other.run("BEGIN EXCLUSIVE") == "ok", what="the lock")
     answer = daemon.ask("search", query="shared")
     assert [hit["ref"] for hit in answer["hits"]] == ["good:good.md#0"]
     assert [(each["store"], each["code"]) for each in answer["stores"]["failed"]] == [("locked", "locked")]
