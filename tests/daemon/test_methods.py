@@ -19,7 +19,7 @@ from collated.settings import Cache, Search, Settings
 from collated_readers.opening import StoreConnection
 
 if TYPE_CHECKING:
-    from tests.daemon.conftest import Assemble, OpenWorld, Parts, PutStore
+    from tests.daemon.conftest import Assemble, OpenWorld, Parts, PutStore, Until
 
 pytestmark = pytest.mark.anyio
 
@@ -95,6 +95,23 @@ async def test_stores_can_be_chosen_by_name_and_format(parts: Parts) -> None:
         chosen(stores=["fruits"])
     with pytest.raises(RequestFailed):
         chosen(formats=["pdf"])
+
+
+async def test_the_cache_names_each_open_store_and_what_became_of_its_sidecar(
+    parts: Parts, until: Until
+) -> None:
+    before = await ask(parts.methods, "cache")
+    assert [(each.store, each.state, each.records) for each in before.entries] == [
+        ("fruit", "waiting", 3),
+        ("trees", "waiting", 2),
+    ]
+    assert (before.bytes, before.limit_bytes, before.error) == (0, Settings().cache.sidecar_bytes, None)
+    async with anyio.create_task_group() as tasks:
+        stores = parts.inventory.stores
+        tasks.start_soon(parts.keeper.run, lambda: list(stores.values()), parts.inventory.first_opened)
+        await until(lambda: parts.methods.status(NoParams()).sidecars["ready"] == 2)
+        assert (await ask(parts.methods, "cache", clear=True)).freed_bytes > 0
+        tasks.cancel_scope.cancel()
 
 
 # --------------------------------------------------------------------------- asking

@@ -59,7 +59,8 @@ class Ledger:
             known = store if _is_open(store) else last.get(store.path) if store.state in _PASSING else None
             if known is not None and known.fingerprint is not None:
                 self._last[store.path] = known
-                self._stores.setdefault(known.fingerprint, store)
+                if known.fingerprint not in self._stores or known is store:  # of two links, one that is open
+                    self._stores[known.fingerprint] = store
         for share in shares:
             self._sizes |= share
         for fingerprint in (self._sizes.keys() | self._failed.keys()) - self._stores.keys():
