@@ -5,8 +5,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from math import isfinite
 
-import anyio.to_thread
-
 from collated_readers import TIERS, Budget, Query, Ranked, Reader, StoreError, Tier
 from collated_readers import contract as texts
 from collated_readers.opening import StoreConnection, StoreMoved
@@ -61,7 +59,7 @@ class Federation:
         """
         search = self._begin(params, report)
         if not search.is_plain:
-            await anyio.to_thread.run_sync(search.prepare)
+            await self._indexed.prepare(search)
         self._indexed.choose(search)
         hits: list[protocol.Hit] | None = None
         while hits is None:

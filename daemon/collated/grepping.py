@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from heapq import merge
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
+import anyio.to_thread
 import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from collated_readers.opening import StoreConnection, StoreMoved
 from . import protocol
 from .cache import Cache
 from .catalog import Store
-from .corpora import Corpora
+from .corpora import Corpora, Coverage
 from .fanout import Asked, Fanout, Selection, path_filter
 from .merge import merge_matches
 from .protocol import GrepParams, GrepResult, Partial
@@ -35,8 +36,8 @@ _SHORTEST = 3  # bytes of a literal by which records can be looked up
 _FIRST, _MOST = 64, 1_024
 _ORDERED = 1_024
 
-_Section = tuple[Addressed, Sequence[bytes]]
-"""A segment, and what every matching text in it holds."""
+_Candidate = tuple[str, str]
+"""A record that may match: its id and its store."""
 
 
 class _Grepped(Asked):
@@ -103,36 +104,17 @@ class Grepping:
                 no store answered.
         """
         grep = _Grep(params, self._fanout.select("grep", params.stores, params.formats), report)
-        sections, rest = self._narrowed(grep)
+        coverage = self._corpora.coverage(grep.selection.chosen)
+        found, rest = await anyio.to_thread.run_sync(_looked_up, grep, coverage)
         for store in rest:
             grep.store(store).scans = True
         grep.answered = len(grep.selection.chosen.stores) - len(rest)
         await self._scan(grep, budget)
-        if sections:
-            await self._verify(grep, sections, budget)
+        if found:
+            await self._verify(grep, merge(*found), budget)
             await self._scan(grep, budget)  # who changed meanwhile
         grep.selection.raise_fault()
         return _result(grep)
-
-    def _narrowed(self, grep: _Grep) -> tuple[list[_Section], list[Store]]:
-        """Return the segments in which to look for what matching texts hold, and the stores to be scanned."""
-        chosen = grep.selection.chosen
-        coverage = self._corpora.coverage(chosen)
-        sections: list[_Section] = []
-        scanned = [store for _, store in coverage.rest]
-        is_valid = 1 <= len(grep.pattern.text) <= _LONGEST_PATTERN  # else the stores say what is wrong
-        for reader, places in chosen.formats:
-            here = [section for section in coverage.sections if section.format == reader.format]
-            needles = reader.needles(grep.pattern) if is_valid else ()
-            if any(len(needle) >= _SHORTEST for needle in needles) and all(s.segment.has_texts for s in here):
-                matches = path_filter(reader, grep.pattern.within)
-                here = [each.within(grep.pattern.within, matches) if matches else each for each in here]
-                sections += [(section, needles) for section in here]
-            else:
-                rest = {store.name for store in scanned}
-                here_too = (chosen.stores[place] for place in numbers(places))
-                scanned += [store for store in here_too if store.name not in rest]
-        return sections, scanned
 
     # ----------------------------------------------------------------- stores that are asked as a whole
 
@@ -159,10 +141,8 @@ class Grepping:
 
     # ----------------------------------------------------------------- candidates
 
-    async def _verify(self, grep: _Grep, sections: Sequence[_Section], budget: Budget) -> None:
-        """Ask of candidates, best first, until one more than the limit match or all were asked."""
-        rows = sum(section.segment.size for section, _ in sections)
-        candidates = iter(merge(*await self._corpora.compute(partial(_candidates, sections), rows)))
+    async def _verify(self, grep: _Grep, candidates: Iterator[_Candidate], budget: Budget) -> None:
+        """Ask of *candidates*, best first, until one more than the limit match or all were asked."""
         size = max(_FIRST, 2 * grep.limit)
         while grep.verified <= grep.limit:
             batch = list(islice(candidates, size))
@@ -171,7 +151,7 @@ class Grepping:
             await self._ask_of(grep, batch, budget)
             size = min(_MOST, 4 * size)
 
-    async def _ask_of(self, grep: _Grep, batch: Sequence[tuple[str, str]], budget: Budget) -> None:
+    async def _ask_of(self, grep: _Grep, batch: Sequence[_Candidate], budget: Budget) -> None:
         """Take the matches of a *batch* of (id, store) from those stores that have not moved or failed."""
         wanted: dict[str, list[str]] = {}
         for record_id, name in batch:
@@ -198,16 +178,41 @@ class Grepping:
         await self._fanout.each(left, job, budget)
 
 
-def _candidates(sections: Sequence[_Section]) -> list[Iterator[tuple[str, str]]]:
-    """Return the (id, store) of what may match in each segment, in order, made as they are taken."""
-    return [
-        _in_order(section, section.shown(rows))
-        for section, needles in sections
-        if (rows := candidates(section.segment.arrays, needles)) is not None
-    ]
+def _looked_up(grep: _Grep, coverage: Coverage) -> tuple[list[Iterator[_Candidate]], list[Store]]:
+    """Return each segment's candidates, in order, made as they are taken, and the stores to be scanned.
+
+    Raises:
+        RequestFailed: `invalid_params` for the path filter.
+    """
+    chosen = grep.selection.chosen
+    found: list[Iterator[_Candidate]] = []
+    scanned = [store for _, store in coverage.rest]
+    is_valid = 1 <= len(grep.pattern.text) <= _LONGEST_PATTERN  # else the stores say what is wrong
+    for reader, places in chosen.formats:
+        here = [section for section in coverage.sections if section.format == reader.format]
+        needles = reader.needles(grep.pattern) if is_valid else ()
+        if any(len(needle) >= _SHORTEST for needle in needles) and all(
+            each.segment.has_texts for each in here
+        ):
+            matches = path_filter(reader, grep.pattern.within)
+            here = [each.within(grep.pattern.within, matches) if matches else each for each in here]
+            found += [_candidates(section, needles) for section in here]
+        else:
+            rest = {store.name for store in scanned}
+            here_too = (chosen.stores[place] for place in numbers(places))
+            scanned += [store for store in here_too if store.name not in rest]
+    return found, scanned
 
 
-def _in_order(section: Addressed, rows: NDArray[Any]) -> Iterator[tuple[str, str]]:
+def _candidates(section: Addressed, needles: Sequence[bytes]) -> Iterator[_Candidate]:
+    """Return a segment's candidates; the first of them are in order already, for that takes longest."""
+    rows = candidates(section.segment.arrays, needles)
+    ordered = _in_order(section, np.empty(0, np.uint32) if rows is None else section.shown(rows))
+    first = next(ordered, None)
+    return ordered if first is None else chain((first,), ordered)
+
+
+def _in_order(section: Addressed, rows: NDArray[Any]) -> Iterator[_Candidate]:
     """Yield the (id, store) of *rows*, sorting as many at a time as are taken."""
     segment = section.segment
     slots = segment.slots_of(rows)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
+import anyio.to_thread
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
@@ -56,6 +57,22 @@ class Indexed:
         self._fanout = fanout
         self._corpora = corpora
         self._cache = cache
+
+    async def prepare(self, search: Search) -> None:
+        """Make the terms of a query that is not plain, and see which documents pass its path filter.
+
+        Raises:
+            RequestFailed: `invalid_params` for the path filter.
+        """
+        chosen = search.selection.chosen
+        sections = self._corpora.coverage(chosen).sections
+
+        def work() -> None:
+            for reader, _ in chosen.formats:
+                search.question(reader)
+                _filtered(search, reader, [each for each in sections if each.format == reader.format])
+
+        await anyio.to_thread.run_sync(work)
 
     # ----------------------------------------------------------------- who can match
 

@@ -103,13 +103,8 @@ class Search:
 
     @property
     def is_plain(self) -> bool:
-        """Tell whether a reader makes terms of the query at once, without asking SQLite for them."""
-        return self.query.text.isascii() and len(self.query.text) <= _SHORT
-
-    def prepare(self) -> None:
-        """Make the terms of the query, which may take long for one that is not plain; blocking."""
-        for reader, _ in self.selection.chosen.formats:
-            self.question(reader)
+        """Tell whether the event loop may make the query's terms: SQLite is not asked, no path is tested."""
+        return self.query.text.isascii() and len(self.query.text) <= _SHORT and not self.within
 
     def question(self, reader: Reader) -> Question:
         """Return the query as *reader*'s terms."""
