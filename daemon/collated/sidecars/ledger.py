@@ -59,7 +59,8 @@ class Ledger:
             known = store if _is_open(store) else last.get(store.path) if store.state in _PASSING else None
             if known is not None and known.fingerprint is not None:
                 self._last[store.path] = known
-                if known.fingerprint not in self._stores or known is store:  # of two links, one that is open
+                before = self._stores.setdefault(known.fingerprint, store)
+                if not _is_open(before):  # of two paths to the same bytes, one that is open
                     self._stores[known.fingerprint] = store
         for share in shares:
             self._sizes |= share

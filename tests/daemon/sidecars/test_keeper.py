@@ -260,6 +260,7 @@ async def test_a_store_that_cannot_be_built_is_told_and_holds_up_no_other(bench:
     assert bench.keeper.error is None
 
 
+@pytest.mark.slow
 async def test_a_store_for_which_there_is_no_room_is_left_out(bench: Bench) -> None:
     limit = 400_000
     bench.keeper.adopt(Cache(sidecar_bytes=limit))
@@ -310,6 +311,7 @@ async def test_a_file_that_is_damaged_while_nobody_looks_is_built_anew(bench: Be
         assert name not in await bench.names()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGES)
 async def test_a_file_that_is_damaged_while_it_is_used_is_built_anew_and_until_then_right(
     bench: Bench, damage: str
@@ -340,6 +342,7 @@ async def test_a_cache_directory_that_is_removed_is_made_anew(bench: Bench) -> N
     assert await bench.names()
 
 
+@pytest.mark.slow
 async def test_what_nobody_made_is_thrown_away(bench: Bench) -> None:
     bench.directory.mkdir()
     (bench.directory / "x.segment").write_bytes(b"anything")
@@ -389,6 +392,7 @@ async def test_a_worker_that_is_killed_is_replaced(bench: Bench) -> None:
     await bench.settled(2)
 
 
+@pytest.mark.slow
 async def test_a_directory_that_cannot_be_made_is_told(bench: Bench) -> None:
     bench.directory.write_text("in the way")
     await bench.put("fruit")
