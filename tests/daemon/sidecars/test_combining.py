@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -71,6 +72,13 @@ def test_terms_of_dropped_stores_go_with_them(model: Model) -> None:
     assert sorted(left.terms()) == [b"buckeroo", b"whale"]
     assert left.find(b"plumless") == -1
     assert model.told(left) == model.expected([other])
+
+
+def test_slots_are_taken_in_the_order_given(model: Model) -> None:
+    stores = [model.Store(each, {each: (f"{each}.md", [{0: b"whale", 1: each.encode()}])}) for each in "abc"]
+    whole = _whole([each.segment(has_texts=True) for each in stores])
+    for slots in permutations(range(3)):
+        assert model.told(combine([(whole, slots)])) == model.expected([stores[slot] for slot in slots])
 
 
 @pytest.mark.parametrize("parts", [1, 2])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -21,7 +21,14 @@ if TYPE_CHECKING:
     from tests.daemon.sidecars.conftest import Drawn, Grouped, Library, Model, OpenLibrary
 
 STORES = ("a", "a-b", "a.b", "ab", "b")
-UNCHECKED = [HealthCheck.too_slow, HealthCheck.data_too_large]
+SLOW = settings(
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+QUICK = settings(
+    SLOW, derandomize=True, phases=[Phase.generate]
+)  # to make stores again and again takes minutes
 
 
 def _among(data: st.DataObject, names: Collection[str]) -> set[str]:
@@ -72,7 +79,7 @@ def _compare(open_library: OpenLibrary, grouped: Grouped, drawn: Drawn, data: st
             _check(library, corpus.addressed(chosen), corpus.names & chosen, asked)
 
 
-@settings(max_examples=8, deadline=None, database=None, derandomize=True, suppress_health_check=UNCHECKED)
+@settings(QUICK, max_examples=8)
 @given(data=st.data())
 def test_the_best_of_all_stores_is_what_merging_their_lists_gives(
     open_library: OpenLibrary, grouped: Grouped, drawn: Drawn, data: st.DataObject
@@ -82,7 +89,7 @@ def test_the_best_of_all_stores_is_what_merging_their_lists_gives(
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-@settings(max_examples=200, deadline=None, database=None, suppress_health_check=UNCHECKED)
+@settings(SLOW, max_examples=100)
 @given(data=st.data())
 def test_the_best_of_all_stores_is_what_merging_their_lists_gives_at_length(
     open_library: OpenLibrary, grouped: Grouped, drawn: Drawn, data: st.DataObject
@@ -159,9 +166,27 @@ def test_filters_narrow_each_other(stores: Callable[..., Segment]) -> None:
     assert _stores([left]) == ["2"]
     assert _stores([shown.within(("a.md",), lambda path: path == "a.md")]) == ["1", "2"]
     assert _stores([shown.within(("b.md",), lambda path: path == "b.md")]) == []
+    assert _stores([section.within(("b.md",), lambda path: path == "b.md").showing({"1"})]) == []
+    assert _stores([section.showing({"2"}).showing({"1", "2"})]) == ["2"]
     assert shown.shown(np.arange(3)).tolist() == [0, 1]
     assert left.shown(np.arange(3)).tolist() == [1]
     assert section.shown(np.arange(3)).tolist() == [0, 1, 2]
+
+
+def test_exact_ties_are_ordered_by_id_and_then_by_store(model: Model) -> None:
+    ids = {"x": "dca", "y": "ba", "z": "dab"}
+    stores = {
+        own: model.Store(own, {each: ("a.md", [{0: b"whale"}]) for each in here}) for own, here in ids.items()
+    }
+    names = {"x": "3", "y": "1", "z": "2"}
+    expected = sorted((each, names[own]) for own, here in ids.items() for each in here)
+    parts = [each.segment() for each in stores.values()]
+    for segments in (parts, [combine([(part, [0]) for part in parts])]):
+        sections = Corpus(segments, names).sections
+        for limit in range(1, len(expected) + 1):
+            question = replace(WHALE, limit=limit)
+            found = best(sections, [each.matching() for each in sections], question, "contract")
+            assert [(hit.id, store) for store, hit in found] == expected[:limit]
 
 
 def test_no_store_at_all_gives_nothing() -> None:

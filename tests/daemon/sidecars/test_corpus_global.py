@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -25,7 +25,14 @@ if TYPE_CHECKING:
 STORES = ("a", "a-b", "a.b", "ab", "b")  # `a-b/` and `a.b/` come before `a/`, though `a` is before both
 WHOLE = "the one"
 READER = ContextPull()
-UNCHECKED = [HealthCheck.too_slow, HealthCheck.data_too_large]
+SLOW = settings(
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+QUICK = settings(
+    SLOW, derandomize=True, phases=[Phase.generate]
+)  # to make stores again and again takes minutes
 
 Documents = Mapping[str, Mapping[str, str]]
 
@@ -110,7 +117,7 @@ def _compare(open_library: OpenLibrary, grouped: Grouped, drawn: Drawn, data: st
             _check(library, [sections[:cut], sections[cut:]], shown, (query, loose))
 
 
-@settings(max_examples=7, deadline=None, database=None, derandomize=True, suppress_health_check=UNCHECKED)
+@settings(QUICK, max_examples=7)
 @given(data=st.data())
 def test_many_stores_answer_as_one_that_holds_all(
     open_library: OpenLibrary, grouped: Grouped, drawn: Drawn, data: st.DataObject
@@ -120,7 +127,7 @@ def test_many_stores_answer_as_one_that_holds_all(
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-@settings(max_examples=200, deadline=None, database=None, suppress_health_check=UNCHECKED)
+@settings(SLOW, max_examples=100)
 @given(data=st.data())
 def test_many_stores_answer_as_one_that_holds_all_at_length(
     open_library: OpenLibrary, grouped: Grouped, drawn: Drawn, data: st.DataObject

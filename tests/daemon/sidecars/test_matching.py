@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from collated.sidecars.combining import combine
 from collated.sidecars.matching import Found, Matching, Scored, Statistics
 from collated.sidecars.segment import Segment, index_store
-from collated_readers import Query, Ranked, Tier
+from collated_readers import Budget, Query, Ranked, StoreError, Tier
 from collated_readers.contextpull import ContextPull
 from collated_readers.contract import Phrase
 
@@ -28,7 +28,14 @@ if TYPE_CHECKING:
 
 EVERY = 1_000_000
 READER = ContextPull()
-UNCHECKED = [HealthCheck.too_slow, HealthCheck.data_too_large]
+SLOW = settings(
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+QUICK = settings(
+    SLOW, derandomize=True, phases=[Phase.generate]
+)  # to make stores again and again takes minutes
 
 
 # --------------------------------------------------------------------------- phrases
@@ -146,7 +153,7 @@ def _compare_tiers(open_library: OpenLibrary, grouped: Grouped, drawn: Drawn, da
                 _check_tiers(library, segment, text, slots)
 
 
-@settings(max_examples=5, deadline=None, database=None, derandomize=True, suppress_health_check=UNCHECKED)
+@settings(QUICK, max_examples=5)
 @given(data=st.data())
 def test_each_tier_is_what_sqlite_gives(
     open_library: OpenLibrary, grouped: Grouped, drawn: Drawn, data: st.DataObject
@@ -156,7 +163,7 @@ def test_each_tier_is_what_sqlite_gives(
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-@settings(max_examples=150, deadline=None, database=None, suppress_health_check=UNCHECKED)
+@settings(SLOW, max_examples=60)
 @given(data=st.data())
 def test_each_tier_is_what_sqlite_gives_at_length(
     open_library: OpenLibrary, grouped: Grouped, drawn: Drawn, data: st.DataObject
@@ -219,6 +226,16 @@ def test_the_cost_of_a_query_is_the_number_of_its_postings(model: Model) -> None
     assert matching.cost([(b"a",)]) == 3
     assert matching.cost([(b"whale", b"a"), (b"a",), (b"absent",), ()]) == 1 + 3 + 3
     assert matching.totals() == (2, 3)
+
+
+def test_a_query_ends_with_its_budget(model: Model) -> None:
+    matching = Matching(model.Store("f", {"1": ("a.md", [{0: b"whale"}])}).segment())
+    matching.budget = budget = Budget.lasting(60)
+    assert matching.tier("any", [(b"whale",)]).rows.tolist() == [0]
+    budget.cancelled = True
+    with pytest.raises(StoreError) as caught:
+        matching.tier("any", [(b"whale",)])
+    assert caught.value.code == "deadline_exceeded"
 
 
 # --------------------------------------------------------------------------- summed statistics

@@ -107,6 +107,7 @@ def test_a_path_filter_tells_of_each_row_and_is_remembered_a_while(model: Model)
         assert not segment.rows_within((f"{number}",), lambda path: False).any()
     assert segment.rows_within(("b.md",), lambda path: path == "b.md").tolist() == [False, True, False]
     assert segment.rows_within(("a.md",), is_a).tolist() == [True, False, True]
+    assert asked == ["a.md", "b.md"] * 2
 
 
 # --------------------------------------------------------------------------- its parts
