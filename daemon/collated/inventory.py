@@ -144,6 +144,11 @@ class Inventory:
             if self._first and self._first[-1] is done:
                 self._first.pop()
 
+    async def all_opened(self) -> None:
+        """Wait for the stores that are being opened now."""
+        for done in list(self._opening.values()):
+            await done.wait()
+
     async def look(self, *, now: bool) -> Changes:
         """Make the catalog what the disk holds, and return what changed.
 

@@ -272,6 +272,9 @@ class Methods:
         with anyio.move_on_after(budget.remaining()) as scope:
             if sync:
                 await self.inventory.look(now=True)
+                # A look does not wait for a store that takes long to open, but whoever wants the latest does.
+                with anyio.move_on_after(budget.remaining() / 2):
+                    await self.inventory.all_opened()
             else:
                 await self.inventory.is_ready.wait()
                 # After a start with many new stores; what is not open by then is named in the answer.

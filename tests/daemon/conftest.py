@@ -250,6 +250,7 @@ class Scripted(ContextPull):
         self.acts: dict[tuple[str, str], Act] = {}
         self.calls: Counter[tuple[str, str]] = Counter()
         self.lost: set[str] = set()
+        self.words: list[bytes] | None = None
         self._lock = threading.Lock()
 
     def recognises(self, db: sqlite3.Connection, tables: Mapping[str, str]) -> bool:
@@ -260,6 +261,10 @@ class Scripted(ContextPull):
         """Give facts that never change, so that the signature alone tells contents apart."""
         self._begin(db, "open")
         return StoreFacts("1", "", documents=1, records=1)
+
+    def vocabulary(self, db: sqlite3.Connection) -> list[bytes] | None:
+        """Have these words, or none to look up."""
+        return self.words
 
     def tiers(self, query: Query) -> tuple[Tier, ...]:
         """Run all three passes on anything but nothing."""

@@ -264,6 +264,33 @@ async def test_a_question_in_sync_is_answered_from_what_is_on_disk_now(
     assert (await refused(parts.methods, "read", ref="stars:moon.md#0", sync=True)).code == "unknown_store"
 
 
+async def test_a_question_in_sync_waits_for_a_store_that_takes_longer_to_open_than_a_look_waits(
+    world: OpenWorld, until: Until
+) -> None:
+    is_open = threading.Event()
+    opened = await world({"a": {"any": [("old", -1.0)]}})
+    opened.reader.words = [b"other"]  # which says that nothing can match
+    opened.touch("a")
+    await opened.parts.look()
+    opened.reader.acts["a", "open"] = lambda db: is_open.wait(30)
+    opened.touch("a")
+    looks = opened.parts.inventory.looks
+    found: list[str] = []
+
+    async def search() -> None:
+        result = await ask(opened.parts.methods, "search", query="q", sync=True, deadline_ms=20_000)
+        found.extend(hit.id for hit in result.hits)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(search)
+        await until(lambda: opened.parts.inventory.looks > looks)
+        opened.reader.script = {"a": {"any": [("new", -1.0)]}}
+        opened.reader.words = [b"q"]
+        is_open.set()
+
+    assert found == ["new"]
+
+
 async def test_a_look_that_takes_longer_than_the_deadline_is_said_to(world: OpenWorld) -> None:
     is_over = threading.Event()
     opened = await world({"a": {}})
