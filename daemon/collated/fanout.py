@@ -297,7 +297,8 @@ class Fanout:
         """
         todo = list(asked)
         for share in SHARES:
-            todo = await self.serve(todo, job, budget, share)
+            if todo:
+                todo = await self.serve(todo, job, budget, share)
 
     async def quick(
         self,
@@ -332,9 +333,12 @@ class Fanout:
                         await take(each, answer)
 
         with anyio.move_on_after(budget.remaining() / SHARES[0]):
-            async with anyio.create_task_group() as tasks:
-                for _ in range(min(_LANES, len(small))):
-                    tasks.start_soon(work)
+            if len(small) <= size:
+                await work()
+            else:
+                async with anyio.create_task_group() as tasks:
+                    for _ in range(_LANES):
+                        tasks.start_soon(work)
         return list(left)
 
     async def serve(
