@@ -150,9 +150,11 @@ class Indexed:
         lent = await self._lend(search, lenders, budget)
         parts = self._parts(search, counted)
         for part in parts:
-            own = {name: segment for name, segment in lent.items() if segment.format == part.reader.format}
-            names = {segment.pieces[0].fingerprint: name for name, segment in own.items()}
-            part.add(_filtered(search, part.reader, Corpus(own.values(), names).sections))
+            for name, segment in lent.items():
+                if segment.format == part.reader.format:
+                    # By itself: two names of one file have one fingerprint.
+                    own = Corpus([segment], {segment.pieces[0].fingerprint: name})
+                    part.add(_filtered(search, part.reader, own.sections))
         if counted is not chosen:
             for part in parts:
                 sections = [section.showing(chosen.names) for section in part.sections]

@@ -164,6 +164,21 @@ async def test_a_grep_gives_the_same_bytes_with_and_without_segments(
     assert {pattern: len(each) for pattern, each in answers.items()} == dict.fromkeys(PATTERNS, 1)
 
 
+@pytest.mark.parametrize("ranking", RANKINGS)
+async def test_two_names_of_one_file_are_two_stores(copied: Path, assemble: Assemble, ranking: str) -> None:
+    (copied / "zwei.sqlite").hardlink_to(copied / "apples.sqlite")  # one signature, so one fingerprint
+    parts = assemble()
+    await parts.look()
+    answers: set[bytes] = set()
+    for names in [], ["apples"], ["zwei"], ["apples", "zwei"]:
+        await indexed(parts, names, together=False)
+        result = await search(parts, "apple", ranking=ranking)
+        answers.add(msgspec.json.encode(result))
+        assert {hit.store for hit in result.hits} == {"apples", "apples-old", "zwei"}
+
+    assert len(answers) == 1
+
+
 async def test_equal_texts_are_shown_once_and_the_others_named(parts: Parts) -> None:
     result = await search(parts, "red", collapse=True)
 
