@@ -319,7 +319,9 @@ class Fanout:
         small = [each for each in asked if is_lookup or (each.store.records or 0) <= _QUICK_RECORDS]
         if not small or (len(small) <= self._workers and not is_lookup):
             return list(left)
-        size = min(_BATCH, -(-len(small) // _LANES))
+        # Two threads that do little but hold Python's lock in turn are slower than one.
+        lanes = 1 if is_lookup else _LANES
+        size = min(_BATCH, -(-len(small) // lanes))
         batches = iter([small[start : start + size] for start in range(0, len(small), size)])
 
         async def work() -> None:
@@ -337,7 +339,7 @@ class Fanout:
                 await work()
             else:
                 async with anyio.create_task_group() as tasks:
-                    for _ in range(_LANES):
+                    for _ in range(lanes):
                         tasks.start_soon(work)
         return list(left)
 

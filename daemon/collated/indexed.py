@@ -5,7 +5,6 @@ from functools import partial
 
 import anyio.to_thread
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
 from collated_readers import Budget, Ranked, Reader, StoreError
@@ -19,34 +18,10 @@ from .errors import RequestFailed
 from .fanout import Chosen, Fanout, path_filter
 from .merge import Order
 from .searching import Search, Searched
-from .sidecars.corpus import Addressed, Corpus, Question, best, lists, summed
-from .sidecars.matching import Matching
+from .sidecars.corpus import FEW_WORDS, Addressed, Corpus, Part, best, lists, summed
 from .sidecars.segment import Segment, index_store
 
 __all__ = ["Indexed"]
-
-_FEW_WORDS = 256  # are looked up on the event loop
-
-
-class _Part(Struct, eq=False):
-    """One format of a search: its question, and the segments of its stores with the question over each."""
-
-    reader: Reader
-    question: Question
-    sections: list[Addressed]
-    matchings: list[Matching]
-
-    @property
-    def cost(self) -> int:
-        """Return how many postings the question may have to look at; very many where counting takes long."""
-        if len(self.question.phrases) > _FEW_WORDS:
-            return 1 << 40
-        return sum(matching.cost(self.question.phrases) for matching in self.matchings)
-
-    def add(self, sections: Sequence[Addressed]) -> None:
-        """Look at *sections* too."""
-        self.sections += sections
-        self.matchings += [section.matching() for section in sections]
 
 
 class Indexed:
@@ -84,14 +59,15 @@ class Indexed:
         if not able.any():
             return False
         rest = self._corpora.coverage(chosen).rest
-        return any(able[place] for place, _ in rest) or any(part.cost for part in self._parts(search, chosen))
+        search.parts = self._parts(search, chosen)
+        return any(able[place] for place, _ in rest) or any(part.cost for part in search.parts)
 
     def _able(self, search: Search, chosen: Chosen) -> NDArray[np.bool_]:
         able = np.zeros(len(chosen.stores), np.bool_)
         filters = self._fanout.inventory.filters
         for reader, places in chosen.formats:
             question = search.question(reader)
-            if len(question.phrases) > _FEW_WORDS:
+            if len(question.phrases) > FEW_WORDS:
                 able[places] = True
             elif question.tiers:
                 able[places] = filters.may_match(question.phrases)[chosen.slots[places]]
@@ -115,9 +91,11 @@ class Indexed:
             RequestFailed: `invalid_params` for a store that cannot be ranked by summed statistics, and
                 for the path filter.
         """
-        parts = self._parts(search, search.selection.chosen)
+        parts, search.parts = search.parts, None  # good for once: what is asked again has changed
         if search.order == "global":
-            parts = await self._whole(search, budget)
+            parts = await self._whole(search, parts, budget)
+        elif parts is None:
+            parts = self._parts(search, search.selection.chosen)
         for matching in (matching for part in parts for matching in part.matchings):
             matching.budget = budget
         work = partial(_ranked, search.ranking == "fused", search.order, parts)
@@ -128,13 +106,13 @@ class Indexed:
                 error.code, "the query has too many words to be ranked in time", "ask with fewer words"
             ) from error
 
-    def _parts(self, search: Search, chosen: Chosen) -> list[_Part]:
+    def _parts(self, search: Search, chosen: Chosen) -> list[Part]:
         sections = self._corpora.coverage(chosen).sections
         failed = search.selection.failures()
         if failed:
             names = chosen.names - failed.keys()
             sections = [left for section in sections if (left := section.among(names))]
-        parts = [_Part(reader, search.question(reader), [], []) for reader, _ in chosen.formats]
+        parts = [Part(reader, search.question(reader), [], []) for reader, _ in chosen.formats]
         for part in parts:
             here = [section for section in sections if section.format == part.reader.format]
             part.add(_filtered(search, part.reader, here))
@@ -142,13 +120,14 @@ class Indexed:
 
     # ----------------------------------------------------------------- summed statistics
 
-    async def _whole(self, search: Search, budget: Budget) -> list[_Part]:
+    async def _whole(self, search: Search, parts: list[Part] | None, budget: Budget) -> list[Part]:
         """Return every store whose statistics count, those of no segment too, with hits in those chosen."""
         chosen = search.selection.chosen
         counted = chosen if search.statistics == "addressed" else self._everyone()
         lenders = [search.store(store) for _, store in self._corpora.coverage(counted).rest]
         lent = await self._lend(search, lenders, budget)
-        parts = self._parts(search, counted)
+        if parts is None or counted is not chosen or search.selection.failures():
+            parts = self._parts(search, counted)
         for part in parts:
             for name, segment in lent.items():
                 if segment.format == part.reader.format:
@@ -205,7 +184,7 @@ def _postings(reader: Reader, terms: Sequence[bytes], db: StoreConnection) -> Po
     return reader.postings(db, terms)
 
 
-def _ranked(is_fused: bool, order: Order, parts: Sequence[_Part]) -> dict[str, list[Ranked]]:
+def _ranked(is_fused: bool, order: Order, parts: Sequence[Part]) -> dict[str, list[Ranked]]:
     if order == "global":
         statistics = summed([(part.matchings, part.question) for part in parts])
         for matching in (matching for part in parts for matching in part.matchings):

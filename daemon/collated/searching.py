@@ -13,7 +13,7 @@ from .catalog import Store
 from .fanout import Asked, Selection
 from .merge import Order, dedupe, merge_contract, merge_fused, merge_global
 from .protocol import Partial, PartialHit, SearchParams
-from .sidecars.corpus import Question
+from .sidecars.corpus import Part, Question
 
 __all__ = ["Report", "Search", "Searched"]
 
@@ -90,6 +90,7 @@ class Search:
         self.given: dict[str, list[Ranked]] = {}
         self.searched: dict[str, Searched] = {}
         self.able: NDArray[np.bool_] = np.ones(len(selection.chosen.stores), np.bool_)
+        self.parts: list[Part] | None = None
         self.exact = 0
         self.answered = 0
 

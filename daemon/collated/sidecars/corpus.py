@@ -10,13 +10,17 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from collated.merge import Order, contract_key, global_key, path_key
-from collated_readers import TIERS, Ranked, Tier
+from collated_readers import TIERS, Ranked, Reader, Tier
 from collated_readers.contract import Phrase
 
 from .matching import Mask, Matching, Scored, Statistics
 from .segment import Segment
 
-__all__ = ["Addressed", "Corpus", "Question", "best", "lists", "summed"]
+__all__ = ["FEW_WORDS", "Addressed", "Corpus", "Part", "Question", "best", "lists", "summed"]
+
+
+FEW_WORDS = 256
+"""So many words are looked up on the event loop."""
 
 
 class Question(Struct, frozen=True):
@@ -81,6 +85,27 @@ class Addressed(Struct, eq=False):
         slot = int(np.searchsorted(self.segment.row_starts, row, "right")) - 1
         locator = int(self.segment.arrays["locators"][row])
         return self.names[slot] or "", Ranked(self.segment.id(row), tier, -score, locator)
+
+
+class Part(Struct, eq=False):
+    """One format of a search: its question, and the segments of its stores with the question over each."""
+
+    reader: Reader
+    question: Question
+    sections: list[Addressed]
+    matchings: list[Matching]
+
+    @property
+    def cost(self) -> int:
+        """Return how many postings the question may have to look at; very many where counting takes long."""
+        if len(self.question.phrases) > FEW_WORDS:
+            return 1 << 40
+        return sum(matching.cost(self.question.phrases) for matching in self.matchings)
+
+    def add(self, sections: Sequence[Addressed]) -> None:
+        """Look at *sections* too."""
+        self.sections += sections
+        self.matchings += [section.matching() for section in sections]
 
 
 class Corpus:
