@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import anyio.to_thread
 import msgspec
 import pytest
 
@@ -162,6 +163,29 @@ async def test_a_grep_gives_the_same_bytes_with_and_without_segments(
             answers[pattern].add(answer)
 
     assert {pattern: len(each) for pattern, each in answers.items()} == dict.fromkeys(PATTERNS, 1)
+
+
+@pytest.fixture(scope="session")
+def crowded(make_store: MakeStore, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    documents = {f"{number:03}.md": f"# Note {number}\n\nneedle in hay {number}\n" for number in range(150)}
+    return make_store(tmp_path_factory.mktemp("crowded") / "crowded.sqlite", documents)
+
+
+async def test_more_matches_of_one_store_than_a_grep_may_give_are_counted_right(
+    crowded: Path, stores: Path, assemble: Assemble
+) -> None:
+    await anyio.to_thread.run_sync(shutil.copy, crowded, stores / "crowded.sqlite")
+    parts = assemble()
+    await parts.look()
+    answers: list[bytes] = []
+    for names in [], ["crowded"]:
+        await indexed(parts, names)
+        for limit in 99, 100:
+            answers.append(msgspec.json.encode(await grep(parts, "needle", limit=limit)))
+        assert (await grep(parts, "hay 14", limit=100)).truncated is False
+
+    assert answers[:2] == answers[2:]
+    assert (await grep(parts, "needle", limit=100)).truncated
 
 
 @pytest.mark.parametrize("ranking", RANKINGS)
