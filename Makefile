@@ -41,7 +41,7 @@ check: lint fast
 
 test: lint wheel-test
 
-bench: $(VENV)/.dev
+bench: $(VENV)/.bench
 	@$(BIN)/python tests/bench $(ARGS)
 
 lint: $(VENV)/.dev
@@ -78,6 +78,10 @@ $(VENV)/.demo: pyproject.toml constraints.txt $(VENV)/bin/python
 $(VENV)/.dev: pyproject.toml constraints.txt $(VENV)/bin/python
 	$(BIN)/python $(INSTALL) -e '.[demo,dev,speed]'
 	@touch $@ $(VENV)/.demo
+
+$(VENV)/.bench: $(VENV)/.dev
+	$(BIN)/python $(INSTALL) -e '.[bench,demo,dev,speed]'
+	@touch $@
 
 $(WHEEL_VENV)/.wheel: $(SOURCES) constraints.txt $(VENV)/.dev $(WHEEL_VENV)/bin/python
 	rm -rf $(WHEEL_VENV)/dist
