@@ -52,7 +52,7 @@ lint: $(VENV)/.dev
 
 # 5 is pytest's word for "no tests", as when ARGS name slow ones only.
 fast: $(VENV)/.dev
-	$(BIN)/pytest -q -n $(WORKERS) -m 'not slow' $(or $(ARGS),tests/daemon tests/readers) || [ $$? -eq 5 ]
+	$(BIN)/pytest -q -n $(WORKERS) -m 'not slow' --hypothesis-profile quick $(or $(ARGS),tests/daemon tests/readers) || [ $$? -eq 5 ]
 
 # The folders daemon/ and readers/ are not on sys.path here, so the tests can only import the wheel.
 wheel-test: $(WHEEL_VENV)/.wheel

@@ -14,9 +14,15 @@ from typing import Any
 
 import pytest
 from contextpull.ingest import ingest  # type: ignore[import-untyped]  # the package has no types
+from hypothesis import HealthCheck, settings
 
 from collated_readers import Budget
 from collated_readers.opening import StoreConnection, open_store
+
+# A busy machine is no fault of the code: time is never judged here. `quick` is for `make check`.
+settings.register_profile("whole", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", settings.get_profile("whole"), max_examples=20)
+settings.load_profile("whole")
 
 MakeStore = Callable[..., Path]
 OpenStore = Callable[..., StoreConnection]

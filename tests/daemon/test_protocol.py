@@ -67,7 +67,10 @@ def test_the_methods_are_those_of_the_design() -> None:
 @pytest.mark.parametrize(
     ("struct", "fields"),
     [
-        (protocol.Hit, "store id ref format doc heading_path snippet score kind tier line_start line_end"),
+        (
+            protocol.Hit,
+            "store id ref format doc heading_path snippet score kind tier line_start line_end also",
+        ),
         (protocol.Record, "store id ref format doc heading_path kind text prev_id next_id"),
         (protocol.Match, "store id ref doc heading_path line"),
         (protocol.Answered, "asked answered skipped failed"),

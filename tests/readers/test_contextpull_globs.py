@@ -45,7 +45,7 @@ def passing() -> Iterator[Passing]:
 
 
 @given(within=st.lists(entries, min_size=1, max_size=3), others=st.lists(paths, max_size=20))
-@settings(max_examples=400, deadline=None, database=None, derandomize=True)
+@settings(max_examples=4 * settings().max_examples, database=None, derandomize=True)
 @example(within=["[a"], others=["a", "[a"])
 @example(within=["[]a]b"], others=["]b", "ab", "b"])
 @example(within=["[^]a]b"], others=["]b", "cb"])

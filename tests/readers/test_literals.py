@@ -85,7 +85,7 @@ def _check(pattern: str, line: str) -> bool:
 
 
 @given(made=made, before=st.text(letters, max_size=2), after=st.text(letters, max_size=2))
-@settings(max_examples=400, deadline=None, database=None, derandomize=True)
+@settings(max_examples=4 * settings().max_examples, database=None, derandomize=True)
 @example(made=("((?:ab)+c)+d", "ababcabcd"), before="", after="")
 def test_a_line_holds_all_that_the_pattern_needs(made: tuple[str, str], before: str, after: str) -> None:
     pattern, line = made
@@ -101,7 +101,7 @@ LANGUAGE = "abSki[]{}()|?*+\\^$.,12<>=!:-&~#PLpNxn'\n "
     | st.text(st.sampled_from("ab[]^\\{}(?e1,|:"), max_size=12),
     line=st.text(st.sampled_from(LANGUAGE.replace("\n", "")), max_size=14),
 )
-@settings(max_examples=400, deadline=None, database=None, derandomize=True)
+@settings(max_examples=4 * settings().max_examples, database=None, derandomize=True)
 @example(pattern="[[:alpha:]]abc", line="xabc")
 @example(pattern="[^]abc]def", line="xdef")
 @example(pattern="(?:abcdef){e<=2}", line="abcd")

@@ -193,7 +193,12 @@ def _check_store(db: StoreConnection, texts: Sequence[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["store-wal.sqlite", "store-rollback.sqlite", "extra/extra.sqlite", "extra/hybrid.sqlite"]
+    "name",
+    [
+        "store-wal.sqlite",
+        "store-rollback.sqlite",
+        *(pytest.param(f"extra/{each}.sqlite", marks=pytest.mark.slow) for each in ("extra", "hybrid")),
+    ],
 )
 def test_bm25_over_the_arrays_of_a_real_store_is_what_sqlite_gives(
     shared: Path, open_at: OpenAt, name: str
@@ -206,6 +211,7 @@ def test_bm25_over_the_arrays_of_a_real_store_is_what_sqlite_gives(
     _check_store(db, [*(case["query"] for case in cases), *pairs, "the a of", "refund window", "blue whale"])
 
 
+@pytest.mark.slow
 def test_an_index_of_more_than_is_read_at_a_time_is_read_whole(
     doctored: Callable[..., StoreConnection],
 ) -> None:
