@@ -38,6 +38,8 @@ log = structlog.get_logger()
 EXIT_UNANSWERED = 1
 EXIT_REFUSED = 78  # EX_CONFIG: trying again will not help
 _STATUS_S = 5.0
+# Where arrays answer, most stores are opened once and never asked again.
+_IDLE_S = 120.0
 # What needs a restart to take effect.
 _FIXED = frozenset({"server.socket", "discovery.events", "search.max_open_stores"})
 
@@ -192,6 +194,7 @@ class _Daemon:
         while True:
             self._notifier.alive()
             self._notifier.status(self._status_line())
+            self._pool.close_idle(_IDLE_S)
             await anyio.sleep(every)
             idle = time.monotonic() - gauges.last_used
             if self._idle_exit_s and not gauges.connections and idle >= self._idle_exit_s:

@@ -51,12 +51,13 @@ class _Connection(Connection):
 class _Slot:
     """A place in the set. The last user of a doomed one closes it."""
 
-    __slots__ = ("connection", "is_doomed", "lock", "users")
+    __slots__ = ("connection", "is_doomed", "lock", "used_at", "users")
 
     def __init__(self) -> None:
         self.connection: _Connection | None = None
         self.is_doomed = False
         self.lock = asyncio.Lock()
+        self.used_at = 0.0
         self.users = 0
 
 
@@ -156,6 +157,7 @@ class Pool:
 
     def _release(self, path: str, slot: _Slot) -> None:
         slot.users -= 1
+        slot.used_at = time.monotonic()
         if slot.connection is None or slot.is_doomed or len(self._slots) > self.max_open:
             self._tidy(path, slot)
 
@@ -166,6 +168,13 @@ class Pool:
             return
         self._doom(path, slot)
         self._tidy(path, slot)
+
+    def close_idle(self, idle_s: float) -> None:
+        """Close the stores that nobody has used for *idle_s* seconds."""
+        before = time.monotonic() - idle_s
+        for path, slot in list(self._slots.items()):
+            if not slot.users and slot.used_at <= before:
+                self.forget(path)
 
     async def close(self) -> None:
         """Close every store, and wait a moment until that is done."""

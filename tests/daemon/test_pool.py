@@ -368,6 +368,25 @@ async def test_the_least_recently_used_are_closed(copies: Path, stores: list[Pat
     assert [descriptors_of(path) for path in stores] == [0] * 5
 
 
+async def test_a_store_that_nobody_uses_for_long_is_closed_and_one_in_use_is_not(
+    pool: Pool, stores: list[Path], until: Until
+) -> None:
+    used, idle = Endless(), stores[1]
+    await pool.ask(str(idle), None, values, a_while())
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(pool.ask, str(stores[0]), None, used, a_while())
+        await until(used.is_running.is_set)
+        pool.close_idle(3_600.0)
+        assert len(pool) == 2
+
+        pool.close_idle(0.0)
+
+        assert len(pool) == 1
+        await until(lambda: [descriptors_of(path) for path in stores[:2]] == [1, 0])
+        tasks.cancel_scope.cancel()
+    assert await pool.ask(str(idle), None, values, a_while()) == [1]
+
+
 async def test_stores_in_use_are_not_closed_and_the_bound_holds_when_they_rest(
     copies: Path, stores: list[Path], until: Until
 ) -> None:
