@@ -54,7 +54,7 @@ _PARTS: Mapping[str, Callable[[Bench, Report], None]] = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run what *argv* asks for; 1 when a list was not the reference's or a part failed, whatever the times."""
+    """Run what *argv* asks for; 1 when a list was not the reference's or a part ended early."""
     given = _arguments(argv)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from .daemons import Daemon
-from .processes import Memory, cpu_s, descendants, memory_of, peak_bytes
+from .processes import Memory, cpu_s, descendants, memory_of, nameless_bytes, peak_bytes
 from .wire import Wire
 
 __all__ = ["Built", "watch_build"]
@@ -36,6 +36,7 @@ class Built(Struct):
     daemon_peak_bytes: int = 0
     memory: Memory = Memory()
     kept_bytes: int = 0
+    mapped_bytes: int = 0
 
     @property
     def is_ready(self) -> bool:
@@ -62,7 +63,7 @@ def watch_build(daemon: Daemon, wire: Wire, count: int, started: float) -> Built
         time.sleep(_PAUSE_S)
     built.settled_s = quiet_since
     built.daemon_peak_bytes, built.memory = peak_bytes(daemon.pid), memory_of(daemon.pid)
-    built.kept_bytes = _size(daemon.kept)
+    built.kept_bytes, built.mapped_bytes = _size(daemon.kept), nameless_bytes(daemon.pid)
     return built
 
 

@@ -24,6 +24,7 @@ def run(bench: Bench, report: Report) -> None:
                 mb(built.peak_bytes),
                 mb(built.daemon_peak_bytes),
                 f"{built.kept_bytes / count / 1e3:.0f}",
+                f"{built.mapped_bytes / count / 1e3:.0f}",
             )
         )
     report.section(
@@ -43,6 +44,7 @@ def run(bench: Bench, report: Report) -> None:
             "builder's peak, MB",
             "daemon's peak, MB",
             "kept on disk, KB a store",
+            "mapped without a name, KB a store",
         ),
         rows,
     )

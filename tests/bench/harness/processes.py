@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-__all__ = ["Memory", "cpu_s", "descendants", "memory_of", "peak_bytes"]
+__all__ = ["Memory", "cpu_s", "descendants", "memory_of", "nameless_bytes", "peak_bytes"]
 
 _PROC = Path("/proc")
 
@@ -41,6 +41,22 @@ def cpu_s(pid: int) -> float:
     except OSError:
         return 0.0
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # utime and stime
+
+
+def nameless_bytes(pid: int) -> int:
+    """Return how large the files are that a process has mapped and that have no name any more."""
+    try:
+        text = (_PROC / str(pid) / "maps").read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return 0
+    sizes: dict[tuple[str, str], int] = {}
+    for line in text.splitlines():
+        span, _, offset, device, inode, *name = line.split()
+        if name and name[-1] == "(deleted)" and inode != "0":
+            first, last = (int(each, 16) for each in span.split("-"))
+            end = int(offset, 16) + last - first
+            sizes[device, inode] = max(sizes.get((device, inode), 0), end)
+    return sum(sizes.values())
 
 
 def descendants(pid: int) -> list[int]:
