@@ -22,7 +22,7 @@ from .errors import CollatedError, ConfigError, RequestFailed
 from .fanout import Fanout
 from .inventory import Inventory
 from .methods import Methods
-from .places import cache_dir, load_settings, socket_path, state_dir, stores_dir
+from .places import cache_dir, config_file, load_settings, socket_path, state_dir, stores_dir
 from .pool import Pool
 from .protocol import ReloadResult
 from .server import Claim, Server
@@ -102,7 +102,8 @@ class _Daemon:
             socket=path,
             reload=self.reload,
         )
-        self._methods.config = str(config) if config else None
+        read = config or config_file(environ)
+        self._methods.config = str(read) if read.exists() else None
         self._server = Server(self._methods)
         self._notifier = Notifier.from_environ(environ)
         self._stopped = anyio.Event()

@@ -90,6 +90,13 @@ def _judged(status: protocol.StatusResult) -> Iterator[Finding]:
         if status.watch.get(key):
             advice_text = "what changes is still seen, at the next rescan (discovery.rescan_s)"
             yield Finding("watch", "problem", str(status.watch[key]), advice_text if key == "error" else None)
+    if status.sidecars.get("error"):
+        yield Finding(
+            "sidecars",
+            "problem",
+            str(status.sidecars["error"]),
+            "answers are right but slower meanwhile; make room, or `collate cache --clear`",
+        )
     yield Finding("watch", "ok", f"{status.watch.get('directories', 0)} directories")
 
 

@@ -58,6 +58,20 @@ def test_the_doctor_says_what_to_do_about_each_problem(
     assert "daemon: process " in text.out
 
 
+def test_the_doctor_says_that_sidecars_cannot_be_kept(home: Daemon, collate: Collate) -> None:
+    in_the_way = Path(home.environ["XDG_CACHE_HOME"]) / "collated" / "sidecars"
+    in_the_way.parent.mkdir(parents=True)
+    in_the_way.write_text("a file where a directory should be")
+    assert collate(home, "stores").code == 1
+    home.wait_for(lambda: home.ask("status")["sidecars"]["error"], what="the keeper to fail")
+
+    ran = collate(home, "doctor", "--json")
+
+    assert findings(ran, "sidecars")[0]["level"] == "problem"
+    assert str(in_the_way) in findings(ran, "sidecars")[0]["message"]
+    assert collate(home, "search", "anything").code == 1  # and answers all the same
+
+
 def test_the_doctor_looks_at_the_sockets_directory(home: Daemon, collate: Collate) -> None:
     home.socket.parent.mkdir(mode=0o700)
     home.socket.write_text("not a socket")
