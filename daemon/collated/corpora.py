@@ -10,8 +10,8 @@ from msgspec import Struct
 from collated_readers import State
 
 from .catalog import Store
-from .fanout import Chosen
 from .inventory import Inventory
+from .selection import Chosen
 from .sidecars.corpus import Addressed, Corpus
 from .sidecars.segment import Segment
 

@@ -19,10 +19,11 @@ from . import protocol
 from .cache import Cache
 from .catalog import Store
 from .corpora import Corpora, Coverage
-from .fanout import Asked, Fanout, Selection, path_filter
+from .fanout import Fanout
 from .merge import merge_matches
 from .protocol import GrepParams, GrepResult, Partial
 from .searching import Report
+from .selection import Asked, Selection, path_filter
 from .sidecars.corpus import Addressed
 from .sidecars.segment import numbers
 from .sidecars.trigrams import candidates

@@ -15,9 +15,10 @@ from .cache import Cache
 from .catalog import Store
 from .corpora import Corpora
 from .errors import RequestFailed
-from .fanout import Chosen, Fanout, path_filter
+from .fanout import Fanout
 from .merge import Order
 from .searching import Search, Searched
+from .selection import Chosen, path_filter
 from .sidecars.corpus import FEW_WORDS, Addressed, Corpus, Part, best, lists, summed
 from .sidecars.segment import Segment, index_store
 

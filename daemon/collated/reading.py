@@ -12,8 +12,9 @@ from collated_readers.opening import StoreConnection
 from . import protocol
 from .catalog import Store
 from .errors import RequestFailed
-from .fanout import GRACE_S, Asked, Fanout
+from .fanout import GRACE_S, Fanout
 from .protocol import IndexParams, IndexResult, NeighboursParams, NeighboursResult, ReadParams, ReadResult
+from .selection import Asked
 
 __all__ = ["Reading"]
 

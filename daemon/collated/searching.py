@@ -10,9 +10,9 @@ from collated_readers import TIERS, Query, Ranked, Reader, Tier
 from collated_readers.contract import SEARCH_LIMITS, clamped
 
 from .catalog import Store
-from .fanout import Asked, Selection
 from .merge import Order, dedupe, merge_contract, merge_fused, merge_global
 from .protocol import Partial, PartialHit, SearchParams
+from .selection import Asked, Selection
 from .sidecars.corpus import Part, Question
 
 __all__ = ["Report", "Search", "Searched"]

@@ -13,8 +13,9 @@ import msgspec
 import pytest
 
 from collated.errors import RequestFailed
-from collated.fanout import Asked, Fanout
+from collated.fanout import Fanout
 from collated.protocol import Failure
+from collated.selection import Asked
 from collated_readers import Budget, RequestError, StoreError
 from collated_readers.opening import StoreConnection
 
