@@ -284,7 +284,7 @@ async def test_a_question_in_sync_waits_for_a_store_that_takes_longer_to_open_th
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(search)
         await until(lambda: opened.parts.inventory.looks > looks)
-        opened.reader.script = {"a": {"any": [("new", -1.0)]}}
+        opened.reader.script["a"] = {"any": [("new", -1.0)]}
         opened.reader.words = [b"q"]
         is_open.set()
 
