@@ -6,8 +6,9 @@ Each server is a process of its own.
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+import time
 from contextlib import ExitStack
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -24,6 +25,8 @@ from .wire import Wire, framed
 __all__ = ["run"]
 
 _BATCH = 200
+_REST_S = 0.05
+_RESTS = 20
 _GOAL = 1.5
 _ECHO = """
 import asyncio, sys
@@ -52,18 +55,31 @@ _ROWS = {
 
 
 def run(bench: Bench, report: Report) -> None:
-    """Time round trips of both, and of a remembered answer."""
+    """Time round trips of both, and of a remembered answer; many in a row, and each after a rest."""
     with ExitStack() as stack:
-        trips = _servers(bench, stack)
-        seconds = {
-            name: median_s(each) for name, each in interleaved(trips, 5 * bench.rounds(bench.few)).items()
-        }
+        messages = _servers(bench, stack)
+        busy = {name: partial(_many, *each) for name, each in messages.items()}
+        rested = {name: partial(_after_a_rest, *each) for name, each in messages.items()}
+        seconds, slept = (
+            {name: median_s(each) for name, each in interleaved(contenders, rounds).items()}
+            for contenders, rounds in ((busy, 5 * bench.rounds(bench.few)), (rested, _RESTS))
+        )
     echo = seconds["asyncio"]
-    report.section("One round trip over a Unix socket")
+    report.section(
+        "One round trip over a Unix socket",
+        f"Medians of {_BATCH} trips in a row, and of single ones after {_REST_S * 1e3:.0f} ms of rest, when "
+        "the processors sleep.",
+    )
     report.table(
-        ("what", "µs", "**× the echo**"),
+        ("what", "µs", "**× the echo**", "after a rest, µs", "**× the echo**"),
         [
-            (name, us(seconds[key]), f"{seconds[key] / echo:.2f}")
+            (
+                name,
+                us(seconds[key]),
+                f"{seconds[key] / echo:.2f}",
+                us(slept[key]),
+                f"{slept[key] / slept['asyncio']:.2f}",
+            )
             for name, key in _ROWS.items()
             if key in seconds
         ],
@@ -72,10 +88,11 @@ def run(bench: Bench, report: Report) -> None:
     report.goal(f"ping: at most {_GOAL}× a bare asyncio echo", f"{times(ratio)}×", ratio <= _GOAL)
 
 
-def _servers(bench: Bench, stack: ExitStack) -> dict[str, Callable[[], float]]:
+def _servers(bench: Bench, stack: ExitStack) -> dict[str, tuple[Wire, bytes]]:
+    """Return whom to send what, by name."""
     home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cb-")))
     ping = framed("ping", {})
-    echoes = {loop: _trips(_echo(home / loop, loop, stack), ping) for loop in _loops()}
+    echoes = {loop: (_echo(home / loop, loop, stack), ping) for loop in _loops()}
     daemon = stack.enter_context(Daemon(bench.ours(bench.few)).start())
     with daemon.client() as client:
         daemon.wait_open(client, bench.few)
@@ -86,8 +103,8 @@ def _servers(bench: Bench, stack: ExitStack) -> dict[str, Callable[[], float]]:
         raise RuntimeError("the search that is timed finds nothing")
     return {
         **echoes,
-        "ping": _trips(ours, ping),
-        "cached": _trips(ours, framed("search", params)),
+        "ping": (ours, ping),
+        "cached": (ours, framed("search", params)),
     }
 
 
@@ -103,10 +120,14 @@ def _echo(path: Path, loop: str, stack: ExitStack) -> Wire:
     return stack.enter_context(Wire(path))
 
 
-def _trips(wire: Wire, message: bytes) -> Callable[[], float]:
-    def many() -> None:
+def _many(wire: Wire, message: bytes) -> float:
+    def trips() -> None:
         for _ in range(_BATCH):
             wire.trip(message)
 
-    many()
-    return lambda: timed(many)[0] / _BATCH
+    return timed(trips)[0] / _BATCH
+
+
+def _after_a_rest(wire: Wire, message: bytes) -> float:
+    time.sleep(_REST_S)
+    return timed(lambda: wire.trip(message))[0]

@@ -10,10 +10,10 @@ __all__ = ["IN_A_ROW", "LONG_ENOUGH_S", "in_a_row", "interleaved", "median_s", "
 
 T = TypeVar("T")
 
-IN_A_ROW = 5
-LONG_ENOUGH_S = 0.1
-"""A turn does the same a few times in a row, until that took long enough: the first time after another
-contender's turn finds the processor's caches full of the other's data."""
+IN_A_ROW = 20
+LONG_ENOUGH_S = 0.03
+"""A turn does the same several times in a row, until that took long enough: the first times after another
+contender's turn find the caches full of the other's data, and processors that have gone to sleep."""
 
 
 def timed(function: Callable[[], T]) -> tuple[float, T]:
