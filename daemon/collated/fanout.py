@@ -104,17 +104,21 @@ class Fanout:
             tuple(asked),
             tuple(failed),
             skipped,
-            self.inventory.filters.slots_of([store.path for store in asked]),
             frozenset(store.name for store in asked),
             self._readers(asked),
         )
 
-    def _readers(self, stores: Sequence[Store]) -> tuple[tuple[Reader, NDArray[np.int64]], ...]:
-        """Return the readers of *stores*, each with the places of its stores."""
+    def _readers(
+        self, stores: Sequence[Store]
+    ) -> tuple[tuple[Reader, NDArray[np.int64], NDArray[np.int64]], ...]:
+        """Return the readers of *stores*, each with its places there and its slots in the filters."""
         places: dict[str, list[int]] = {}
         for place, store in enumerate(stores):
             places.setdefault(store.format or "", []).append(place)
-        return tuple((self.inventory.reader(stores[each[0]]), np.array(each)) for each in places.values())
+        slots = self.inventory.filters.slots_of([store.path for store in stores])
+        return tuple(
+            (self.inventory.reader(stores[each[0]]), np.array(each), slots[each]) for each in places.values()
+        )
 
     def known(self, name: str) -> Store:
         """Return the store called *name*.

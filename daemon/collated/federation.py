@@ -173,7 +173,7 @@ def _hint(search: Search, params: SearchParams, has_hits: bool) -> str | None:
     chosen = search.selection.chosen
     if not chosen.stores:
         return None if search.selection.outcome().asked else NO_STORES
-    if not any(search.question(reader).tiers for reader, _ in chosen.formats):
+    if not any(search.question(reader).tiers for reader, _, _ in chosen.formats):
         return texts.HINT_NO_WORDS
     if not has_hits:
         return texts.HINT_NO_HITS

@@ -189,7 +189,7 @@ def _looked_up(grep: _Grep, coverage: Coverage) -> tuple[list[Iterator[_Candidat
     found: list[Iterator[_Candidate]] = []
     scanned = [store for _, store in coverage.rest]
     is_valid = 1 <= len(grep.pattern.text) <= _LONGEST_PATTERN  # else the stores say what is wrong
-    for reader, places in chosen.formats:
+    for reader, places, _ in chosen.formats:
         here = [section for section in coverage.sections if section.format == reader.format]
         needles = reader.needles(grep.pattern) if is_valid else ()
         if any(len(needle) >= _SHORTEST for needle in needles) and all(

@@ -44,7 +44,7 @@ class Indexed:
         sections = self._corpora.coverage(chosen).sections
 
         def work() -> None:
-            for reader, _ in chosen.formats:
+            for reader, _, _ in chosen.formats:
                 search.question(reader)
                 _filtered(search, reader, [each for each in sections if each.format == reader.format])
 
@@ -66,12 +66,12 @@ class Indexed:
     def _able(self, search: Search, chosen: Chosen) -> NDArray[np.bool_]:
         able = np.zeros(len(chosen.stores), np.bool_)
         filters = self._fanout.inventory.filters
-        for reader, places in chosen.formats:
+        for reader, places, slots in chosen.formats:
             question = search.question(reader)
             if len(question.phrases) > FEW_WORDS:
                 able[places] = True
             elif question.tiers:
-                able[places] = filters.may_match(question.phrases)[chosen.slots[places]]
+                able[places] = filters.may_match(question.phrases).take(slots)
         return able
 
     def rest(self, search: Search) -> list[Store]:
@@ -113,7 +113,7 @@ class Indexed:
         if failed:
             names = chosen.names - failed.keys()
             sections = [left for section in sections if (left := section.among(names))]
-        parts = [Part(reader, search.question(reader), [], []) for reader, _ in chosen.formats]
+        parts = [Part(reader, search.question(reader), [], []) for reader, _, _ in chosen.formats]
         for part in parts:
             here = [section for section in sections if section.format == part.reader.format]
             part.add(_filtered(search, part.reader, here))

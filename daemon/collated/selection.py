@@ -41,16 +41,15 @@ class Asked:
 class Chosen(Struct, frozen=True, eq=False):
     """The stores that a request addresses, by name.
 
-    `stores` can be asked, `failed` cannot, and `skipped` lack the capability. `slots` are the places of
-    `stores` in the inventory's filters, `formats` their readers, each with its places in `stores`.
+    `stores` can be asked, `failed` cannot, and `skipped` lack the capability. `formats` are the readers,
+    each with the places of its stores in `stores` and in the inventory's filters.
     """
 
     stores: tuple[Store, ...]
     failed: tuple[Failure, ...]
     skipped: int
-    slots: NDArray[np.int64]
     names: frozenset[str]
-    formats: tuple[tuple[Reader, NDArray[np.int64]], ...]
+    formats: tuple[tuple[Reader, NDArray[np.int64], NDArray[np.int64]], ...]
 
     def by_name(self, name: str) -> Store:
         """Return the store of *stores* that is called so."""

@@ -14,10 +14,13 @@ from collated_readers import TIERS, Ranked, Reader, Tier
 from collated_readers.contract import Phrase
 
 from .matching import Mask, Matching, Scored, Statistics
-from .segment import Segment
+from .segment import Segment, numbers
 
 __all__ = ["FEW_WORDS", "Addressed", "Corpus", "Part", "Question", "best", "lists", "summed"]
 
+
+_Keyed = tuple[tuple[int, float, str, str], tuple[str, Ranked]]
+"""A store's record with the key that orders it."""
 
 FEW_WORDS = 256
 """So many words are looked up on the event loop."""
@@ -163,11 +166,13 @@ def best(
         wanted = question.limit - len(found)
         if wanted <= 0:
             break
-        here: list[tuple[tuple[Any, ...], tuple[str, Ranked]]] = []
-        for number, (section, matching) in enumerate(zip(sections, matchings, strict=True)):
-            scored = seen[number].new(matching.tier(tier, question.words(tier)))
-            here += _candidates(section, scored, tier, wanted, order)
-        here.sort(key=lambda each: each[0])
+        is_last = tier == question.tiers[-1]
+        words = question.words(tier)
+        tops = [
+            _top(rows.new(matching.tier(tier, words), is_last=is_last), wanted)
+            for rows, matching in zip(seen, matchings, strict=True)
+        ]
+        here = _in_order(sections, tops, tier, wanted, order)
         found += [each for _, each in here[:wanted]]
     return found
 
@@ -179,26 +184,48 @@ class _Seen:
         self._size = size
         self._rows: NDArray[np.bool_] | None = None
 
-    def new(self, scored: Scored) -> Scored:
-        """Return *scored* without the rows that were here before, and remember it."""
+    def new(self, scored: Scored, *, is_last: bool) -> Scored:
+        """Return *scored* without the rows that were here before, and remember it unless it *is last*."""
         if self._rows is not None:
             kept = ~self._rows[scored.rows]
             scored = Scored(scored.rows[kept], scored.scores[kept])
-        elif len(scored.rows):
+        elif len(scored.rows) and not is_last:
             self._rows = np.zeros(self._size, np.bool_)
-        if self._rows is not None:
+        if self._rows is not None and not is_last:
             self._rows[scored.rows] = True
         return scored
 
 
-def _candidates(
-    section: Addressed, scored: Scored, tier: Tier, wanted: int, order: Order
-) -> list[tuple[tuple[Any, ...], tuple[str, Ranked]]]:
+def _top(scored: Scored, wanted: int) -> Scored:
+    """Return the best *wanted* rows, with all that tie with the last of them."""
+    return _from(scored, _edge(scored.scores, wanted))
+
+
+def _edge(scores: NDArray[np.float64], wanted: int) -> float:
+    return float(np.partition(scores, -wanted)[-wanted]) if len(scores) > wanted else 0.0
+
+
+def _from(scored: Scored, edge: float) -> Scored:
+    if not edge:
+        return scored
+    kept = scored.scores >= edge
+    return Scored(scored.rows[kept], scored.scores[kept])
+
+
+def _in_order(
+    sections: Sequence[Addressed], tops: Sequence[Scored], tier: Tier, wanted: int, order: Order
+) -> list[_Keyed]:
+    """Return the best *wanted* and more of all segments' rows, in order."""
+    edge = _edge(np.concatenate([np.empty(0), *(top.scores for top in tops)]), wanted)
+    keyed: list[_Keyed] = []
+    for section, top in zip(sections, tops, strict=True):
+        keyed += _candidates(section, _from(top, edge), tier, wanted, order)
+    return sorted(keyed, key=lambda each: each[0])
+
+
+def _candidates(section: Addressed, scored: Scored, tier: Tier, wanted: int, order: Order) -> list[_Keyed]:
     """Return the best *wanted* of a segment's rows with the keys that order them among those of others."""
     segment, rows, scores = section.segment, scored.rows, scored.scores
-    if len(rows) > wanted:
-        kept = scores >= np.partition(scores, -wanted)[-wanted]
-        rows, scores = rows[kept], scores[kept]
     slots = segment.slots_of(rows)
     is_global = order == "global"
     ties = (
@@ -207,12 +234,19 @@ def _candidates(
         else (section.by_name[slots], segment.arrays["id_ranks"][rows])
     )
     places = np.lexsort((*ties, -scores))[:wanted]
-    result: list[tuple[tuple[Any, ...], tuple[str, Ranked]]] = []
-    for place in places:
-        store, hit = section.ranked(int(rows[place]), float(scores[place]), tier)
-        key = global_key(store, hit) if is_global else contract_key(store, hit)
-        result.append((key, (store, hit)))
-    return result
+    best_rows = rows[places]
+    key = global_key if is_global else contract_key
+    keyed: list[_Keyed] = []
+    for row, slot, score, locator in zip(
+        numbers(best_rows),
+        numbers(slots[places]),
+        scores[places].tolist(),
+        numbers(segment.arrays["locators"][best_rows]),
+        strict=True,
+    ):
+        store, hit = section.names[slot] or "", Ranked(segment.id(row), tier, -score, locator)
+        keyed.append((key(store, hit), (store, hit)))
+    return keyed
 
 
 def lists(
@@ -238,7 +272,8 @@ def _own(
     seen = _Seen(section.segment.size)
     rows, scores, tiers = [np.zeros(0, np.int64)], [np.zeros(0)], [np.zeros(0, np.int64)]
     for tier in question.tiers:
-        scored = seen.new(matching.tier(tier, question.words(tier)))
+        is_last = tier == question.tiers[-1]
+        scored = seen.new(matching.tier(tier, question.words(tier)), is_last=is_last)
         rows.append(scored.rows.astype(np.int64))
         scores.append(scored.scores)
         tiers.append(np.full(len(scored.rows), TIERS.index(tier)))

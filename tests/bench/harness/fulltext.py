@@ -135,7 +135,7 @@ def _compare(bench: Bench, count: int, near: _Index, own: _Index) -> tuple[Compa
             turn = partial(ask, asker, text, ranking="global")
             ours = turn()[1]
             ways[name] = Way(turn, ours)
-        compare(result, kind, ways, max(9, bench.rounds(count)))
+        compare(result, kind, ways, max(5, bench.rounds(count)))
         theirs = set(near.find(text))
         total += len(theirs)
         common += len(theirs & {f"{hit.store}/{hit.id}" for hit in ours[0]})

@@ -21,7 +21,7 @@ PICTURE = "growth.svg"
 SQLITE, ARRAYS = "daemon, SQLite only", "daemon with sidecars"
 _COLOURS = {REFERENCE: "#8a8a8a", SQLITE: "#d97706", ARRAYS: "#1d5fd1"}
 _SIZES = (10, 20, 50, 100, 200, 500, 1_000, 2_000)
-_ROUNDS = 2
+_ROUNDS = 1
 # All of them open, as the reference has them; else the daemon would reopen the least recently used.
 _OPEN: dict[str, object] = {**UNCACHED, "search__max_open_stores": 2 * _SIZES[-1]}
 

@@ -39,7 +39,7 @@ def _costs(bench: Bench, count: int, way: str) -> Compared:
         turns = {ranking: partial(ask, asker, text, ranking=ranking) for ranking in _RANKINGS}
         # Each is held to its own first answer; that `global` is right is the part `single`.
         ways = {ranking: Way(turn, turn()[1]) for ranking, turn in turns.items()}
-        compare(result, kind, ways, max(9, bench.rounds(count)))
+        compare(result, kind, ways, max(5, bench.rounds(count)))
     return result
 
 
