@@ -74,7 +74,10 @@ class Corpus:
     def scratch(self) -> Path:
         """Return a new folder beside the stores, so that links work in it; the caller removes it."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(prefix="run-", dir=self._folder))
+        for old in self._folder.glob("run-*-*"):
+            if not _is_running(int(old.name.split("-")[1])):  # it was killed
+                shutil.rmtree(old)
+        return Path(tempfile.mkdtemp(prefix=f"run-{os.getpid()}-", dir=self._folder))
 
     # ----------------------------------------------------------------- where and how
 
@@ -121,6 +124,16 @@ def _ingest(sources: Path, target: Path) -> None:
         partial = target.with_suffix(".partial")
         shutil.copyfile(made, partial)
         partial.replace(target)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _link(file: Path, target: Path) -> Path:
