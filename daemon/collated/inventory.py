@@ -36,6 +36,8 @@ _OPENING_S = 30.0
 _OPENERS = (os.cpu_count() or 1) + 1
 # How long a look waits for the stores that it opens; those that take longer go on by themselves.
 _PATIENCE_S = 1.0
+# How long nobody looks at the most, after a look that took long.
+_REST_S = 1.0
 # Network file systems report nothing, and a watch that failed reports nothing either.
 _POLL_S = 0.5
 # How many filters are taken in before the event loop may do something else: a few milliseconds.
@@ -69,7 +71,8 @@ class Inventory:
         self._first: list[anyio.Event] = []
         self._tasks: anyio.abc.TaskGroup
         self._must_poll = False
-        self._scan_s = 0.0
+        self._looking_s = 0.0
+        self._named: tuple[object, dict[str, str]] = (None, {})
         self._wake = anyio.Event()
         self._looking = anyio.Lock()
         self._openers = anyio.CapacityLimiter(_OPENERS)
@@ -131,8 +134,8 @@ class Inventory:
                 if not self.is_ready.is_set():
                     self._first = list(self._opening.values())
                     self.is_ready.set()
-                # However busy the directories are, scanning them takes a fifth of the time at most.
-                await anyio.sleep(min(1.0, 4 * self._scan_s))
+                # However busy the directories are, looking at them takes a fifth of the time at most.
+                await anyio.sleep(min(_REST_S, 4 * self._looking_s))
                 with anyio.move_on_after(self._delay_s()):
                     await self._wake.wait()
 
@@ -156,12 +159,15 @@ class Inventory:
         time to rest (`discovery.settle_ms`).
         """
         async with self._looking:
+            began = time.monotonic()
             found = await self._scan()
             known = {path: store.signature for path, store in self.stores.items()}
             plan = catalog.plan(known, _signatures(found))
             self._forget(plan.close)
             self._enter(found)
-            await self._open_all(found[path] for path in self._due(found, plan.open, now=now))
+            due = self._due(found, plan.open, now=now)
+            self._looking_s = time.monotonic() - began
+            await self._open_all(found[path] for path in due)
             self.looks += 1
             return await self._announce()
 
@@ -190,11 +196,9 @@ class Inventory:
         self.stores, self._announced = stores, dict(stores)
 
     async def _scan(self) -> dict[str, Found]:
-        began = time.monotonic()
         result, self._pinned = await anyio.to_thread.run_sync(
             _listing, self._watched, self._settings.store, limiter=self._scanner
         )
-        self._scan_s = time.monotonic() - began
         self._must_poll = result.must_poll
         self.watch.cover(result.directories)
         return result.found
@@ -212,10 +216,14 @@ class Inventory:
 
     def _enter(self, found: Mapping[str, Found]) -> None:
         """Give every found file its name, the new ones and those that cannot even be looked at a state."""
-        names = catalog.assign_names(found.values(), self._pinned)
-        for path, name in names.items():
-            store = replace(self.stores.get(path) or Store(path=path, name=name, signature=None), name=name)
-            reason = found[path].reason
+        asked = ({path: each.wanted for path, each in found.items()}, self._pinned)
+        if asked != self._named[0]:
+            self._named = (asked, catalog.assign_names(found.values(), self._pinned))
+        for path, name in self._named[1].items():
+            store, reason = self.stores.get(path), found[path].reason
+            if store is not None and store.name == name and reason is None:
+                continue
+            store = replace(store or Store(path=path, name=name, signature=None), name=name)
             if reason is not None:
                 store = catalog.without(store, StoreError(reason.code, reason.message), None)
             self._put(store)
