@@ -66,6 +66,7 @@ class Federation:
             await self._rank(search, budget)
             search.selection.raise_fault()
             hits = await self._showing.show(search, _spare(budget))
+            search.again()
             budget = _spare(budget)
         search.selection.raise_fault()
         return self._result(search, params, hits)

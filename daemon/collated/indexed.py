@@ -13,7 +13,7 @@ from collated_readers.postings import Postings
 
 from .cache import Cache
 from .catalog import Store
-from .corpora import Corpora
+from .corpora import Corpora, Coverage
 from .errors import RequestFailed
 from .fanout import Fanout
 from .merge import Order
@@ -56,12 +56,18 @@ class Indexed:
         """Count the stores that cannot match as skipped; tell whether anything can be found at all."""
         chosen = search.selection.chosen
         search.able = able = self._able(search, chosen)
-        search.selection.skipped = len(able) - int(np.count_nonzero(able))
+        search.selection.skipped = search.hopeless
         if not able.any():
             return False
-        rest = self._corpora.coverage(chosen).rest
-        search.parts = self._parts(search, chosen)
-        return any(able[place] for place, _ in rest) or any(part.cost for part in search.parts)
+        coverage = self._coverage(search)
+        search.parts = self._parts(search, coverage, chosen)
+        return any(able[place] for place, _ in coverage.rest) or any(part.cost for part in search.parts)
+
+    def _coverage(self, search: Search) -> Coverage:
+        """Return where the chosen stores are: the same all through one attempt, whatever comes and goes."""
+        if search.coverage is None:
+            search.coverage = self._corpora.coverage(search.selection.chosen)
+        return search.coverage
 
     def _able(self, search: Search, chosen: Chosen) -> NDArray[np.bool_]:
         able = np.zeros(len(chosen.stores), np.bool_)
@@ -76,8 +82,7 @@ class Indexed:
 
     def rest(self, search: Search) -> list[Store]:
         """Return the stores that have to be asked one by one."""
-        coverage = self._corpora.coverage(search.selection.chosen)
-        return [store for place, store in coverage.rest if search.able[place]]
+        return [store for place, store in self._coverage(search).rest if search.able[place]]
 
     def covered(self, search: Search) -> int:
         """Return how many stores that can match are in segments."""
@@ -96,7 +101,7 @@ class Indexed:
         if search.order == "global":
             parts = await self._whole(search, parts, budget)
         elif parts is None:
-            parts = self._parts(search, search.selection.chosen)
+            parts = self._parts(search, self._coverage(search), search.selection.chosen)
         for matching in (matching for part in parts for matching in part.matchings):
             matching.budget = budget
         work = partial(_ranked, search.ranking == "fused", search.order, parts)
@@ -107,8 +112,8 @@ class Indexed:
                 error.code, "the query has too many words to be ranked in time", "ask with fewer words"
             ) from error
 
-    def _parts(self, search: Search, chosen: Chosen) -> list[Part]:
-        sections = self._corpora.coverage(chosen).sections
+    def _parts(self, search: Search, coverage: Coverage, chosen: Chosen) -> list[Part]:
+        sections = coverage.sections
         failed = search.selection.failures()
         if failed:
             names = chosen.names - failed.keys()
@@ -124,11 +129,14 @@ class Indexed:
     async def _whole(self, search: Search, parts: list[Part] | None, budget: Budget) -> list[Part]:
         """Return every store whose statistics count, those of no segment too, with hits in those chosen."""
         chosen = search.selection.chosen
-        counted = chosen if search.statistics == "addressed" else self._everyone()
-        lenders = [search.store(store) for _, store in self._corpora.coverage(counted).rest]
+        counted, coverage = chosen, self._coverage(search)
+        if search.statistics == "all":
+            counted = self._fanout.select("search", None, None).chosen
+            coverage = self._corpora.coverage(counted)
+        lenders = [search.store(store) for _, store in coverage.rest]
         lent = await self._lend(search, lenders, budget)
         if parts is None or counted is not chosen or search.selection.failures():
-            parts = self._parts(search, counted)
+            parts = self._parts(search, coverage, counted)
         for part in parts:
             for name, segment in lent.items():
                 if segment.format == part.reader.format:
@@ -141,9 +149,6 @@ class Indexed:
                 part.sections, part.matchings = [], []
                 part.add(sections)
         return parts
-
-    def _everyone(self) -> Chosen:
-        return self._fanout.select("search", None, None).chosen
 
     async def _lend(self, search: Search, lenders: Sequence[Searched], budget: Budget) -> dict[str, Segment]:
         """Return what the index of each store says of the query's words, by store."""
@@ -172,7 +177,7 @@ class Indexed:
                 f"store {min(unable)} cannot be ranked by summed statistics: its words cannot be counted",
                 "name other stores, ask with ranking=contract, or leave such stores out with leave_out",
             )
-        search.selection.skipped += len(unable)
+        search.selection.skipped = search.hopeless + len(unable)
         return lent
 
 

@@ -10,6 +10,7 @@ from collated_readers import TIERS, Query, Ranked, Reader, Tier
 from collated_readers.contract import SEARCH_LIMITS, clamped
 
 from .catalog import Store
+from .corpora import Coverage
 from .merge import Order, dedupe, merge_contract, merge_fused, merge_global
 from .protocol import Partial, PartialHit, SearchParams
 from .selection import Asked, Selection
@@ -90,6 +91,8 @@ class Search:
         self.given: dict[str, list[Ranked]] = {}
         self.searched: dict[str, Searched] = {}
         self.able: NDArray[np.bool_] = np.ones(len(selection.chosen.stores), np.bool_)
+        # Where the chosen stores are, as long as nothing is asked anew, and what is asked there.
+        self.coverage: Coverage | None = None
         self.parts: list[Part] | None = None
         self.exact = 0
         self.answered = 0
@@ -137,6 +140,10 @@ class Search:
         """Return the store called *name*, one of those chosen, as asked by itself."""
         return self.searched.get(name) or self.store(self.selection.chosen.by_name(name))
 
+    def again(self) -> None:
+        """Begin anew: a store has changed or failed, or segments have."""
+        self.coverage = self.parts = None
+
     def widen(self) -> None:
         """Rank more than before: too many hits were of equal text."""
         self.query = replace(self.query, limit=2 * self.query.limit)
@@ -147,6 +154,11 @@ class Search:
             each.restart()
 
     # ----------------------------------------------------------------- what was found
+
+    @property
+    def hopeless(self) -> int:
+        """Return how many stores cannot match."""
+        return len(self.able) - int(np.count_nonzero(self.able))
 
     @property
     def stops_early(self) -> bool:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio.to_thread
 import msgspec
 import pytest
 
 from collated.cache import Cache
+from collated.corpora import Corpora
 from collated.errors import RequestFailed
 from collated.federation import Federation
 from collated.grepping import Grepping
@@ -19,13 +21,17 @@ from collated.protocol import GrepParams, GrepResult, SearchParams, SearchResult
 from collated.sidecars.combining import combine
 from collated.sidecars.segment import Segment, index_store
 from collated_readers import Budget
+from collated_readers.contextpull import ContextPull
 from collated_readers.opening import StoreConnection
+from collated_readers.postings import Postings
 
 if TYPE_CHECKING:
     from tests.conftest import MakeStore
     from tests.daemon.conftest import Assemble, Parts
 
 pytestmark = pytest.mark.anyio
+
+T = TypeVar("T")
 
 STORES = {
     "apples": {"a.md": "# Apples\n\nThe apple tree bears red apples.\n\n## Garden\n\nA garden of trees.\n"},
@@ -163,6 +169,63 @@ async def test_a_grep_gives_the_same_bytes_with_and_without_segments(
             answers[pattern].add(answer)
 
     assert {pattern: len(each) for pattern, each in answers.items()} == dict.fromkeys(PATTERNS, 1)
+
+
+class Restless(Corpora):
+    """A corpus that changes while it is computed with: *then* is what the segments are from there on."""
+
+    then: tuple[Segment, ...] = ()
+
+    async def compute(self, function: Callable[[], T], cost: int) -> T:
+        """Compute, and have other segments when that is done."""
+        result = await super().compute(function, cost)
+        self.change()
+        return result
+
+    def change(self) -> None:
+        """Have other segments."""
+        self._segments.segments = self.then
+        self._segments.generation += 1
+
+
+class Lender(ContextPull):
+    """A reader in whose hands the segments change while it lends postings."""
+
+    change: Callable[[], object] = staticmethod(lambda: None)
+
+    def postings(self, db: sqlite3.Connection, terms: Sequence[bytes] | None = None) -> Postings | None:
+        """Lend, and have other segments when that is done."""
+        self.change()
+        return super().postings(db, terms)
+
+
+@pytest.mark.parametrize("ranking", RANKINGS)
+@pytest.mark.parametrize("statistics", ["addressed", "all"])
+@pytest.mark.parametrize(
+    "segments", [([], list(STORES)), (list(STORES), []), (["apples"], ["birds"])], ids=str
+)
+async def test_segments_that_come_or_go_while_a_search_runs_change_no_byte(
+    copied: Path, assemble: Assemble, ranking: str, statistics: str, segments: tuple[list[str], list[str]]
+) -> None:
+    reader = Lender()
+    parts = assemble(readers=[reader])
+    await parts.look()
+    made = {name: await _segment(parts, name) for name in STORES}
+    corpora = Restless(parts.inventory, parts.segments)
+    before, corpora.then = (tuple(made[name] for name in names) for names in segments)
+    params = {"ranking": ranking, "statistics": statistics, "stores": ["apples", "birds", "car"]}
+    for query in "red apples garden", "the tree":
+        await indexed(parts, [])
+        expected = await search(parts, query, **params)
+        parts.segments.segments = before
+        parts.segments.generation += 1
+        reader.change = corpora.change
+        asked = msgspec.structs.replace(SearchParams(query), **params)
+
+        result = await Federation(parts.fanout, corpora, Cache(0)).search(asked, Budget.lasting(10))
+
+        reader.change = Lender.change
+        assert msgspec.json.encode(result) == msgspec.json.encode(expected), query
 
 
 @pytest.fixture(scope="session")
