@@ -297,7 +297,9 @@ class Inventory:
 
     def _look_into(self, db: StoreConnection) -> tuple[str, StoreFacts, Signature, bytes | None]:
         reader, facts = identify(db, tuple(self._readers.values()))
-        return reader.format, facts, db.signature, _term_filter(reader, db)
+        term_filter = _term_filter(reader, db)
+        db.execute("PRAGMA shrink_memory")  # all pages of the index were read, and may never be again
+        return reader.format, facts, db.signature, term_filter
 
     # ----------------------------------------------------------------- small things
 
