@@ -26,7 +26,7 @@ from .places import cache_dir, config_file, load_settings, socket_path, state_di
 from .pool import Pool
 from .protocol import ReloadResult
 from .server import Claim, Server
-from .service import Notifier, activated_sockets, raise_descriptor_limit
+from .service import Notifier, activated_sockets, give_back_memory, raise_descriptor_limit
 from .settings import Settings
 from .sidecars.keeper import Keeper
 from .state import Memory
@@ -40,6 +40,7 @@ EXIT_REFUSED = 78  # EX_CONFIG: trying again will not help
 _STATUS_S = 5.0
 # Where arrays answer, most stores are opened once and never asked again.
 _IDLE_S = 120.0
+_MANY = 32
 # What needs a restart to take effect.
 _FIXED = frozenset({"server.socket", "discovery.events", "search.max_open_stores"})
 
@@ -192,10 +193,13 @@ class _Daemon:
         """Keep the watchdog quiet, the status line true, and leave when nobody has come for long."""
         every = min(self._notifier.watchdog_s or _STATUS_S, _STATUS_S, self._idle_exit_s or _STATUS_S)
         gauges = self._methods.gauges
+        closed = 0
         while True:
             self._notifier.alive()
             self._notifier.status(self._status_line())
-            self._pool.close_idle(_IDLE_S)
+            if closed > _MANY:  # the last time, so that they are closed by now
+                await anyio.to_thread.run_sync(give_back_memory)
+            closed = self._pool.close_idle(_IDLE_S)
             await anyio.sleep(every)
             idle = time.monotonic() - gauges.last_used
             if self._idle_exit_s and not gauges.connections and idle >= self._idle_exit_s:

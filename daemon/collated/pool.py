@@ -169,12 +169,13 @@ class Pool:
         self._doom(path, slot)
         self._tidy(path, slot)
 
-    def close_idle(self, idle_s: float) -> None:
-        """Close the stores that nobody has used for *idle_s* seconds."""
+    def close_idle(self, idle_s: float) -> int:
+        """Close the stores that nobody has used for *idle_s* seconds, and return how many."""
         before = time.monotonic() - idle_s
-        for path, slot in list(self._slots.items()):
-            if not slot.users and slot.used_at <= before:
-                self.forget(path)
+        idle = [path for path, slot in self._slots.items() if not slot.users and slot.used_at <= before]
+        for path in idle:
+            self.forget(path)
+        return len(idle)
 
     async def close(self) -> None:
         """Close every store, and wait a moment until that is done."""

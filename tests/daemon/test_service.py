@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from collated.service import Notifier, activated_sockets, raise_descriptor_limit
+from collated.service import Notifier, activated_sockets, give_back_memory, raise_descriptor_limit
 
 
 @pytest.fixture
@@ -183,3 +183,11 @@ def test_the_soft_descriptor_limit_is_raised_to_the_hard_one() -> None:
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (before[1], before[1])
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_giving_back_memory_takes_nothing_that_is_used() -> None:
+    kept = [bytes(range(256)) * 64 for _ in range(64)]
+
+    give_back_memory()
+
+    assert {hash(each) for each in kept} == {hash(bytes(range(256)) * 64)}
