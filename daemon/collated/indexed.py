@@ -19,7 +19,7 @@ from .fanout import Fanout
 from .merge import Order
 from .searching import Search, Searched
 from .selection import Chosen, path_filter
-from .sidecars.corpus import FEW_WORDS, Addressed, Corpus, Part, best, lists, summed
+from .sidecars.corpus import FEW_WORDS, Addressed, Corpus, Part, Question, best, lists, summed
 from .sidecars.segment import Segment, index_store
 
 __all__ = ["Indexed"]
@@ -70,15 +70,18 @@ class Indexed:
         return search.coverage
 
     def _able(self, search: Search, chosen: Chosen) -> NDArray[np.bool_]:
+        of_format = [self._able_of(search.question(reader), slots) for reader, _, slots in chosen.formats]
+        if len(of_format) == 1:
+            return of_format[0]
         able = np.zeros(len(chosen.stores), np.bool_)
-        filters = self._fanout.inventory.filters
-        for reader, places, slots in chosen.formats:
-            question = search.question(reader)
-            if len(question.phrases) > FEW_WORDS:
-                able[places] = True
-            elif question.tiers:
-                able[places] = filters.may_match(question.phrases).take(slots)
+        for (_, places, _), found in zip(chosen.formats, of_format, strict=True):
+            able[places] = found
         return able
+
+    def _able_of(self, question: Question, slots: NDArray[np.int64]) -> NDArray[np.bool_]:
+        if len(question.phrases) > FEW_WORDS or not question.tiers:
+            return np.full(len(slots), bool(question.tiers))
+        return self._fanout.inventory.filters.may_match(question.phrases).take(slots)
 
     def rest(self, search: Search) -> list[Store]:
         """Return the stores that have to be asked one by one."""

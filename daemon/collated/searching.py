@@ -90,7 +90,7 @@ class Search:
         self._questions: dict[str, Question] = {}
         self.given: dict[str, list[Ranked]] = {}
         self.searched: dict[str, Searched] = {}
-        self.able: NDArray[np.bool_] = np.ones(len(selection.chosen.stores), np.bool_)
+        self.able: NDArray[np.bool_] = np.zeros(0, np.bool_)  # by place among the chosen stores, once known
         # Where the chosen stores are, as long as nothing is asked anew, and what is asked there.
         self.coverage: Coverage | None = None
         self.parts: list[Part] | None = None

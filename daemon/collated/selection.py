@@ -87,7 +87,7 @@ class Selection:
         chosen, late = self.chosen, self.failures()
         failed = sorted((*chosen.failed, *late.values()), key=lambda failure: failure.store)
         total = len(chosen.stores) + len(chosen.failed) + chosen.skipped
-        answered = len(chosen.stores) - self.skipped - len(chosen.names & late.keys())
+        answered = len(chosen.stores) - self.skipped - sum(name in chosen.names for name in late)
         return Answered(total, answered, chosen.skipped + self.skipped, failed)
 
     def raise_fault(self) -> None:
