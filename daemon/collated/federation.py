@@ -35,6 +35,7 @@ class Federation:
         self._cache = cache
         self._indexed = Indexed(fanout, corpora, cache)
         self._showing = Showing(fanout, cache)
+        self._begun: tuple[SearchParams, Search] | None = None  # what `at_once` could not answer just now
 
     def at_once(self, params: SearchParams) -> SearchResult | None:
         """Return the answer if nothing can be found, None if that takes asking.
@@ -43,7 +44,10 @@ class Federation:
             RequestFailed: `unknown_store`, `invalid_params`.
         """
         search = self._begin(params, None)
-        if not search.is_plain or search.selection.chosen.failed or self._indexed.choose(search):
+        if not search.is_plain or search.selection.chosen.failed:
+            return None
+        if self._indexed.choose(search):
+            self._begun = (params, search)
             return None
         return self._result(search, params, [])
 
@@ -57,10 +61,14 @@ class Federation:
         Raises:
             RequestFailed: `unknown_store`, `invalid_params`, `deadline_exceeded` when no store answered.
         """
-        search = self._begin(params, report)
-        if not search.is_plain:
-            await self._indexed.prepare(search)
-        self._indexed.choose(search)
+        begun, self._begun = self._begun, None
+        if begun is not None and begun[0] is params:
+            search = begun[1]
+        else:
+            search = self._begin(params, report)
+            if not search.is_plain:
+                await self._indexed.prepare(search)
+            self._indexed.choose(search)
         hits: list[protocol.Hit] | None = None
         while hits is None:
             await self._rank(search, budget)

@@ -147,6 +147,11 @@ class Inventory:
             if self._first and self._first[-1] is done:
                 self._first.pop()
 
+    @property
+    def is_settled(self) -> bool:
+        """Tell whether the first look is over, and all stores that it opened are open."""
+        return self.is_ready.is_set() and not self._first
+
     async def all_opened(self) -> None:
         """Wait for the stores that are being opened now."""
         for done in list(self._opening.values()):

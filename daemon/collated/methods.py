@@ -195,24 +195,25 @@ class Methods:
         Raises:
             RequestFailed: any code of `errors.CODES`.
         """
-        key = None if report else self._key(codec, method, params)
-        while key is not None and (flight := self._flights.get(key)):
+        key = self._key(codec, method, params)
+        if key is None or report is not None:
+            return await self._encoded(codec, method, params, report, key)
+        while flight := self._flights.get(key):
             await flight.landed.wait()  # it began before us, so it ends before we have to
             if flight.encoded is not None:
                 return flight.encoded
-        if key is None:
-            return await self._encoded(codec, method, params, report)
         flight = self._flights[key] = _Flight(anyio.Event())
         try:
-            flight.encoded = await self._encoded(codec, method, params, report)
+            flight.encoded = await self._encoded(codec, method, params, report, key)
         finally:
             flight.landed.set()
             if self._flights.get(key) is flight:
                 del self._flights[key]
         return flight.encoded
 
-    async def _encoded(self, codec: Codec, method: str, params: Any, report: Report | None) -> bytes:
-        key = self._key(codec, method, params)
+    async def _encoded(
+        self, codec: Codec, method: str, params: Any, report: Report | None, key: tuple[object, ...] | None
+    ) -> bytes:
         result = await self.call(method, params, report)
         encoded = codec.encode(result)
         # Asked before a store changed, an answer must not be found after it.
@@ -269,6 +270,8 @@ class Methods:
 
     async def _ready(self, budget: Budget, *, sync: bool) -> None:
         """Wait for the first look, or with *sync* for one that begins now."""
+        if not sync and self.inventory.is_settled:
+            return
         with anyio.move_on_after(budget.remaining()) as scope:
             if sync:
                 await self.inventory.look(now=True)

@@ -14,7 +14,7 @@ from collated import __version__
 from collated.errors import RequestFailed
 from collated.federation import NO_STORES
 from collated.methods import Methods
-from collated.protocol import METHODS, Changes, NoParams, StoresParams
+from collated.protocol import METHODS, Changes, NoParams, SearchParams, StoresParams
 from collated.settings import Cache, Search, Settings
 from collated_readers.opening import StoreConnection
 
@@ -401,3 +401,49 @@ async def test_with_no_stores_at_all_the_hint_says_how_to_add_one(assemble: Asse
     await parts.look()
 
     assert (await ask(parts.methods, "search", query="q")).hint == NO_STORES
+
+
+# --------------------------------------------------------------------------- the same question at once
+
+
+async def test_who_asks_what_is_being_asked_waits_for_that_answer(world: OpenWorld, until: Until) -> None:
+    opened = await world({"a": {"any": [("x", -1.0)]}})
+    methods, is_over = opened.parts.methods, threading.Event()
+    opened.reader.acts["a", "phrase"] = lambda db: is_over.wait(20)
+    answers: list[bytes] = []
+
+    async def search(limit: int) -> None:
+        params = SearchParams("q", limit=limit)
+        answers.append(await methods.answer(methods.codec("lines"), "search", params, None))
+
+    async with anyio.create_task_group() as tasks:
+        for limit in (5, 5, 5, 7):
+            tasks.start_soon(search, limit)
+        await until(lambda: opened.reader.calls["a", "phrase"] == 2)
+        is_over.set()
+
+    assert (len(answers), len(set(answers))) == (4, 1)
+    assert opened.reader.calls["a", "phrase"] == 2
+
+
+async def test_who_waits_for_an_answer_that_is_given_up_asks_by_itself(
+    world: OpenWorld, until: Until
+) -> None:
+    opened = await world({"a": {"any": [("x", -1.0)]}})
+    methods, is_over = opened.parts.methods, threading.Event()
+    opened.reader.acts["a", "phrase"] = lambda db: is_over.wait(20)
+    answers: list[bytes] = []
+
+    async def search() -> None:
+        answers.append(await methods.answer(methods.codec("lines"), "search", SearchParams("q"), None))
+
+    async with anyio.create_task_group() as tasks, anyio.create_task_group() as impatient:
+        impatient.start_soon(search)
+        await until(lambda: opened.reader.calls["a", "phrase"] == 1)
+        tasks.start_soon(search)
+        await anyio.wait_all_tasks_blocked()
+        is_over.set()
+        impatient.cancel_scope.cancel()
+
+    assert answers
+    assert b'"x"' in answers[-1]
