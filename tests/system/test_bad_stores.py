@@ -214,6 +214,9 @@ def test_a_damaged_index_is_named_in_failed_and_the_others_answer(
     make_store(place, {"a.md": "# A\n\nsound\n"})
     _database(place, "UPDATE sections_fts_data SET block = randomblob(length(block)) WHERE id > 1")
     shared_daemon.ask("rescan")
+    shared_daemon.wait_for(
+        lambda: shared_daemon.status_of(place.stem)["state"] != "opening", what="the store to be looked into"
+    )
     answer = shared_daemon.ask("search", query="sound")
     assert [hit["ref"] for hit in answer["hits"]] == ["good:good.md#0"]
     assert answer["complete"] is False

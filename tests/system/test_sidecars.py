@@ -168,8 +168,8 @@ def test_a_worker_is_gone_when_its_daemon_is_killed_in_the_middle_of_a_job(
 def test_a_worker_ends_when_there_is_nothing_to_do_and_with_its_daemon(known: Daemon) -> None:
     known.start()
     worker = wait_ready(known, 2)["worker"]
-    known.wait_for(lambda: sidecars(known)["worker"] is None, what="the worker to end")
-    assert not is_running(worker)
+    known.wait_for(lambda: sidecars(known)["worker"] is None, what="the worker to be let go")
+    known.wait_for(lambda: not is_running(worker), what="the worker to end")
     known.ask("cache", clear=True)
     worker = wait_ready(known, 2)["worker"]
     assert known.stop() == 0

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-VISIBLE_S = 5.0
+VISIBLE_S = 20.0
 SETTINGS = {
     "events": "",
     "timer": "[discovery]\nevents = false\nrescan_s = 0.2\n",

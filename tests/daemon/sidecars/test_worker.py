@@ -369,6 +369,7 @@ def test_whoever_asks_a_worker_that_is_killed_is_told_so(start: Start, large: Pa
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)  # a worker gives way to everything else on the machine
 def test_a_worker_that_is_killed_at_any_moment_leaves_nothing_that_is_believed(
     start: Start, directory: Path, large: Path, fruit: Path, trees: Path
 ) -> None:
