@@ -155,8 +155,12 @@ def test_a_worker_is_gone_when_its_daemon_is_killed_in_the_middle_of_a_job(
 ) -> None:
     make_slow_store(known.stores / "slow.sqlite")
     known.start()
-    known.wait_for(lambda: sidecars(known)["building"], what="a job")
-    worker = sidecars(known)["worker"]
+
+    def at_work() -> int | None:  # a job is there before its worker is
+        now = sidecars(known)
+        return now["worker"] if now["building"] else None
+
+    worker = known.wait_for(at_work, what="a worker with a job")
     assert is_running(worker)
     assert known.stop(signal.SIGKILL) == -signal.SIGKILL
     known.wait_for(lambda: not is_running(worker), what="the worker to end")
