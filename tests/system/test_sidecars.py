@@ -156,7 +156,7 @@ def test_a_worker_is_gone_when_its_daemon_is_killed_in_the_middle_of_a_job(
     make_slow_store(known.stores / "slow.sqlite")
     known.start()
 
-    def at_work() -> int | None:  # a job is there before its worker is
+    def at_work() -> Any:  # a job is there before its worker is
         now = sidecars(known)
         return now["worker"] if now["building"] else None
 
