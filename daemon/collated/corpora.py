@@ -15,7 +15,7 @@ from .selection import Chosen
 from .sidecars.corpus import Addressed, Corpus
 from .sidecars.segment import Segment
 
-__all__ = ["Corpora", "Coverage", "NoSegments", "Segments"]
+__all__ = ["Corpora", "Coverage", "Segments"]
 
 T = TypeVar("T")
 
@@ -29,13 +29,6 @@ class Segments(Protocol):
 
     segments: tuple[Segment, ...]
     generation: int
-
-
-class NoSegments:
-    """Nobody keeps segments: every store is asked by itself."""
-
-    segments: tuple[Segment, ...] = ()
-    generation = 0
 
 
 class Coverage(Struct, eq=False):

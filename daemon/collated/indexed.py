@@ -24,6 +24,8 @@ from .sidecars.segment import Segment, index_store
 
 __all__ = ["Indexed"]
 
+_ROWS_A_POSTING = 16  # rows whose norms are made in the time of one posting
+
 
 class Indexed:
     """Ranks the stores that are in segments, all at once."""
@@ -107,9 +109,14 @@ class Indexed:
             parts = self._parts(search, self._coverage(search), search.selection.chosen)
         for matching in (matching for part in parts for matching in part.matchings):
             matching.budget = budget
+        cost = sum(part.cost for part in parts)
+        if search.order == "global":  # a new mean length means new norms of all rows
+            cost += (
+                sum(section.segment.size for part in parts for section in part.sections) // _ROWS_A_POSTING
+            )
         work = partial(_ranked, search.ranking == "fused", search.order, parts)
         try:
-            search.given = await self._corpora.compute(work, sum(part.cost for part in parts))
+            search.given = await self._corpora.compute(work, cost)
         except StoreError as error:
             raise RequestFailed(
                 error.code, "the query has too many words to be ranked in time", "ask with fewer words"
