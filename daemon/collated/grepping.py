@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from collated_readers import Budget, Match, Matches, Pattern, Reader
-from collated_readers.contract import GREP_LIMITS, clamped
+from collated_readers.contract import GREP_LIMITS, LONGEST_PATTERN, clamped
 from collated_readers.opening import StoreConnection, StoreMoved
 
 from . import protocol
@@ -31,7 +31,6 @@ from .sidecars.trigrams import candidates
 __all__ = ["Grepping"]
 
 _MATCH_BYTES = 500  # what a match costs in memory beside its line, for the cache's account
-_LONGEST_PATTERN = 200
 _SHORTEST = 3  # bytes of a literal by which records can be looked up
 # Records that are asked for in one go, at first and at most; candidates that are put in order at first.
 _FIRST, _MOST = 64, 1_024
@@ -188,7 +187,7 @@ def _looked_up(grep: _Grep, coverage: Coverage) -> tuple[list[Iterator[_Candidat
     chosen = grep.selection.chosen
     found: list[Iterator[_Candidate]] = []
     scanned = [store for _, store in coverage.rest]
-    is_valid = 1 <= len(grep.pattern.text) <= _LONGEST_PATTERN  # else the stores say what is wrong
+    is_valid = 1 <= len(grep.pattern.text) <= LONGEST_PATTERN  # else the stores say what is wrong
     for reader, places, _ in chosen.formats:
         here = [section for section in coverage.sections if section.format == reader.format]
         needles = reader.needles(grep.pattern) if is_valid else ()

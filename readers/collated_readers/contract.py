@@ -26,6 +26,7 @@ __all__ = [
     "HINT_NO_EMBEDDINGS",
     "HINT_NO_HITS",
     "HINT_NO_WORDS",
+    "LONGEST_PATTERN",
     "PROJECT_FOLDERS",
     "RRF_K",
     "SEARCH_LIMITS",
@@ -77,6 +78,9 @@ GREP_LIMITS = (1, 100)
 CONTEXT_LIMITS = (0, 5)
 """Smallest and largest `limit` and `context`; a number outside is clamped, never refused."""
 
+
+LONGEST_PATTERN = 200
+"""Characters that a grep's pattern may have; it has one at least (DESIGN §6)."""
 
 RRF_K = 60
 """The contract's constant of reciprocal rank fusion: a position counts 1 / (60 + position)."""

@@ -11,6 +11,7 @@ from contextlib import closing
 import regex  # type: ignore[import-untyped]  # its stubs are a package of their own
 
 from collated_readers.contract import (
+    LONGEST_PATTERN,
     Budget,
     Match,
     Matches,
@@ -25,7 +26,6 @@ from .values import Row, text
 
 __all__ = ["matches_of", "needles_of", "texts_of"]
 
-LONGEST_PATTERN = 200
 SECTION_SECONDS = 0.25
 """How long a regular expression may look at one section."""
 
