@@ -1,9 +1,11 @@
 """Asking many stores: who is asked, how long each may take, what becomes of a failure (DESIGN §8)."""
 
+import asyncio
 import difflib
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from typing import Generic, TypeVar
 
 import anyio
@@ -59,6 +61,7 @@ class Fanout:
         self.pool = pool
         self.health = Health()
         self._chosen: dict[tuple[object, ...], Chosen] = {}
+        self._looking_up = asyncio.Lock()
         self._workers = workers
 
     # ----------------------------------------------------------------- who is asked
@@ -212,42 +215,72 @@ class Fanout:
         function: Callable[[A], Callable[[StoreConnection], T]],
         take: Callable[[A, T], Awaitable[None]],
         budget: Budget,
-        *,
-        is_lookup: bool = False,
     ) -> list[A]:
         """Ask the stores that are open and small, many in one hop; *take* each answer, return the others.
 
         Those returned want to be served by themselves. A hop to another thread costs more than most
         stores take to answer. Where a store stands still, those after it in its hop are returned.
-        A question that *is lookup* of some records is quick in a store of any size, and in few stores.
         """
         left = dict.fromkeys(asked)
-        small = [each for each in asked if is_lookup or (each.store.records or 0) <= _QUICK_RECORDS]
-        if not small or (len(small) <= self._workers and not is_lookup):
+        small = [each for each in asked if (each.store.records or 0) <= _QUICK_RECORDS]
+        if len(small) <= self._workers:
             return list(left)
-        # Two threads that do little but hold Python's lock in turn are slower than one.
-        lanes = 1 if is_lookup else _LANES
-        size = min(_BATCH, -(-len(small) // lanes))
+        size = min(_BATCH, -(-len(small) // _LANES))
         batches = iter([small[start : start + size] for start in range(0, len(small), size)])
 
         async def work() -> None:
             for batch in batches:
-                questions = [Question(a.store.path, a.store.signature, function(a)) for a in batch]
-                answers = await self.pool.ask_each(questions, _QUICK_S)
-                for each, answer in zip(batch, answers, strict=True):
-                    if answer is not None:
-                        del left[each]
-                        self.health.answered(each.store.path)
-                        await take(each, answer)
+                await self._hop(batch, function, take, left)
 
         with anyio.move_on_after(budget.remaining() / SHARES[0]):
-            if len(small) <= size:
-                await work()
-            else:
-                async with anyio.create_task_group() as tasks:
-                    for _ in range(lanes):
-                        tasks.start_soon(work)
+            async with anyio.create_task_group() as tasks:
+                for _ in range(_LANES):
+                    tasks.start_soon(work)
         return list(left)
+
+    async def look_up(
+        self,
+        asked: Sequence[A],
+        function: Callable[[A], Callable[[StoreConnection], T]],
+        take: Callable[[A, T], Awaitable[None]],
+        budget: Budget,
+    ) -> list[A]:
+        """Ask few stores of any size for some of their records; *take* and return as `quick`."""
+        left = dict.fromkeys(asked)
+        with anyio.move_on_after(budget.remaining() / SHARES[0]):
+            async with self._turn():
+                for start in range(0, len(asked), _BATCH):
+                    await self._hop(asked[start : start + _BATCH], function, take, left)
+        return list(left)
+
+    async def _hop(
+        self,
+        batch: Sequence[A],
+        function: Callable[[A], Callable[[StoreConnection], T]],
+        take: Callable[[A, T], Awaitable[None]],
+        left: dict[A, None],
+    ) -> None:
+        questions = [Question(each.store.path, each.store.signature, function(each)) for each in batch]
+        answers = await self.pool.ask_each(questions, _QUICK_S)
+        for each, answer in zip(batch, answers, strict=True):
+            if answer is not None:
+                del left[each]
+                self.health.answered(each.store.path)
+                await take(each, answer)
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncGenerator[None]:
+        """Wait while another request looks records up, unless that takes long: its disk may stand still.
+
+        Threads that do little but hold Python's lock in turn take twice as long as one after the other.
+        """
+        with anyio.move_on_after(_QUICK_S) as waited:
+            await self._looking_up.acquire()
+        try:
+            yield
+        finally:
+            if not waited.cancelled_caught:
+                self._looking_up.release()
 
     async def serve(
         self, asked: Iterable[A], job: Callable[[A, Budget], Awaitable[None]], budget: Budget, share: int

@@ -30,11 +30,11 @@ class Federation:
     """Answers `search` over the stores that a request addresses."""
 
     def __init__(self, fanout: Fanout, corpora: Corpora, cache: Cache) -> None:
-        """Ask *corpora*, and through *fanout*; keep each store's part of an answer in *cache*."""
+        """Ask *corpora*, and through *fanout*; keep each store's own ranking in *cache*."""
         self._fanout = fanout
         self._cache = cache
         self._indexed = Indexed(fanout, corpora, cache)
-        self._showing = Showing(fanout, cache)
+        self._showing = Showing(fanout)
         self._begun: tuple[SearchParams, Search] | None = None  # what `at_once` could not answer just now
 
     def at_once(self, params: SearchParams) -> SearchResult | None:

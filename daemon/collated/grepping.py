@@ -174,7 +174,7 @@ class Grepping:
                 await self._fanout.renew(each)
                 each.matches, each.scans = [], True
 
-        left = await self._fanout.quick(asked, question, take, budget, is_lookup=True)
+        left = await self._fanout.look_up(asked, question, take, budget)
         await self._fanout.each(left, job, budget)
 
 

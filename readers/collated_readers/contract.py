@@ -233,10 +233,7 @@ class Ranked(Struct, frozen=True, gc=False):
 
 
 class Hit(Struct, frozen=True, gc=False):
-    """A ranked record made presentable; `score` is what a person sees (DESIGN §1).
-
-    `digest` (16 bytes) is equal for records of equal text.
-    """
+    """A ranked record made presentable; `score` is what a person sees (DESIGN §1)."""
 
     id: str
     doc: str
@@ -247,7 +244,6 @@ class Hit(Struct, frozen=True, gc=False):
     tier: Tier
     line_start: int | UnsetType = UNSET
     line_end: int | UnsetType = UNSET
-    digest: bytes = b""
 
 
 class Record(Struct, frozen=True, gc=False):
@@ -354,6 +350,10 @@ class Reader(Protocol):
 
     def hits(self, db: sqlite3.Connection, query: Query, ranked: Sequence[Ranked]) -> list[Hit]:
         """Return *ranked* with path, heading, snippet and score, in the order given."""
+        ...
+
+    def digests(self, db: sqlite3.Connection, ranked: Sequence[Ranked]) -> list[bytes]:
+        """Return for each of *ranked* 16 bytes that are equal for records of equal text; none if unknown."""
         ...
 
     def loosened(self, query: Query, ignored: Set[str], least: int) -> Query:

@@ -109,7 +109,7 @@ def _search(db: StoreConnection, args: dict[str, Any], embed: Embed | None, budg
     answer = search(READER, db, query, embed)
     hits = [msgspec.to_builtins(hit) for hit in answer.hits]
     for hit in hits:
-        del hit["tier"], hit["digest"]  # ours alone
+        del hit["tier"]  # ours alone
     return {"hits": hits, "mode": answer.mode, "hint": answer.hint}
 
 

@@ -13,7 +13,7 @@ from contextlib import closing
 from collated_readers.contract import RRF_K, SEARCH_LIMITS, Embed, Hit, Query, Ranked, StoreError, clamped
 
 from .filters import IN_FILTER, filter_argument
-from .search import digest_of, score_of
+from .search import score_of
 from .values import text
 
 __all__ = ["dense_hits_of", "fused_of", "has_embeddings"]
@@ -115,7 +115,6 @@ def dense_hits_of(db: sqlite3.Connection, query: Query, ranked: Sequence[Ranked]
                 score=score_of(one.rank, query),
                 kind=text(kind),
                 tier="dense",
-                digest=digest_of(body),
             )
         )
     return hits

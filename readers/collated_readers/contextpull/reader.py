@@ -29,7 +29,7 @@ from .filters import path_matcher_of
 from .grep import matches_of, needles_of, texts_of
 from .hybrid import dense_hits_of, fused_of
 from .schema import VERSIONS, facts_of, is_contextpull
-from .search import hits_of, ranked_of
+from .search import digests_of, hits_of, ranked_of
 from .sections import neighbours_of, reading_of
 from .terms import phrases_of
 from .vocabulary import vocabulary_of
@@ -74,6 +74,10 @@ class ContextPull:
         by_vector = [one for one in ranked if one.tier == "dense"]
         made = {hit.id: hit for hit in hits_of(db, query, by_words) + dense_hits_of(db, query, by_vector)}
         return [made[one.id] for one in ranked if one.id in made]
+
+    def digests(self, db: sqlite3.Connection, ranked: Sequence[Ranked]) -> list[bytes]:
+        """See `Reader.digests`."""
+        return digests_of(db, ranked)
 
     def loosened(self, query: Query, ignored: Set[str], least: int) -> Query:
         """See `Reader.loosened`."""

@@ -19,7 +19,7 @@ from .filters import IN_FILTER, filter_argument
 from .values import Row, text
 from .words import match_of, tiers_of, words_of
 
-__all__ = ["digest_of", "hits_of", "ranked_of", "score_of"]
+__all__ = ["digests_of", "hits_of", "ranked_of", "score_of"]
 
 _BEST = """
 SELECT rowid, bm25(sections_fts, 0.0, 2.0, 1.0) AS best FROM sections_fts
@@ -41,9 +41,13 @@ _FILTERED = _JOINED.replace("ORDER BY", f"AND {IN_FILTER} ORDER BY")
 
 # Two statements for each hit take half the time of one for all: a row is found by its number.
 _SHOWN = """
-SELECT f.c1, f.c2, d.path, s.heading_path, s.kind, s.text FROM sections_fts_content AS f
+SELECT d.path, s.heading_path, s.kind FROM sections_fts_content AS f
 JOIN sections AS s ON s.id = f.c0 JOIN documents AS d ON d.doc_id = s.doc_id
 WHERE f.id = ?"""
+
+_INDEXED = "SELECT c1, c2 FROM sections_fts_content WHERE id = ?"
+
+_TEXT = "SELECT text FROM sections WHERE id = ?"
 
 _SNIPPET = """
 SELECT snippet(sections_fts, 2, '**', '**', '…', 20) FROM sections_fts
@@ -107,20 +111,24 @@ def hits_of(db: sqlite3.Connection, query: Query, ranked: Sequence[Ranked]) -> l
         StoreError: `damaged`.
     """
     words = words_of(query.text)
-    made = (_hit(db, query, words, one) for one in ranked)
+    made = (_hit(db, query, one, _match(db, words, one)) for one in ranked)
     return [hit for hit in made if hit is not None]
 
 
-def _hit(db: sqlite3.Connection, query: Query, words: list[str], one: Ranked) -> Hit | None:
+def _match(db: sqlite3.Connection, words: list[str], one: Ranked) -> str:
+    """Return what a snippet of *one* shows."""
+    if one.tier == "any" and len(words) > 1:
+        indexed = db.execute(_INDEXED, (one.row,)).fetchone()
+        words = _present(words, f"{text(indexed[0])} {text(indexed[1])}") if indexed else []
+    return match_of(words, one.tier)
+
+
+def _hit(db: sqlite3.Connection, query: Query, one: Ranked, match: str) -> Hit | None:
     row = db.execute(_SHOWN, (one.row,)).fetchone()
-    if row is None:
-        return None
-    heading, body, path, heading_path, kind, verbatim = row
-    if one.tier == "any":
-        words = _present(words, f"{text(heading)} {text(body)}")
-    shown = db.execute(_SNIPPET, (match_of(words, one.tier), one.row)).fetchone() if words else None
+    shown = db.execute(_SNIPPET, (match, one.row)).fetchone() if row and match else None
     if shown is None:
         return None
+    path, heading_path, kind = row
     return Hit(
         id=one.id,
         doc=text(path),
@@ -129,7 +137,6 @@ def _hit(db: sqlite3.Connection, query: Query, words: list[str], one: Ranked) ->
         score=score_of(one.rank, query),
         kind=text(kind),
         tier=one.tier,
-        digest=digest_of(verbatim),
     )
 
 
@@ -141,13 +148,14 @@ def _present(words: list[str], indexed: str) -> list[str]:
     return [word for word in words if not word.isascii() or word in folded]
 
 
-def digest_of(body: object) -> bytes:
-    """Return 16 bytes that are the same for the same text.
+def digests_of(db: sqlite3.Connection, ranked: Sequence[Ranked]) -> list[bytes]:
+    """Return 16 bytes for each of *ranked*, the same for the same text; none for a record that is gone.
 
     Raises:
         StoreError: `damaged`.
     """
-    return hashlib.blake2b(text(body).encode(), digest_size=16).digest()
+    rows = (db.execute(_TEXT, (one.id,)).fetchone() for one in ranked)
+    return [hashlib.blake2b(text(row[0]).encode(), digest_size=16).digest() if row else b"" for row in rows]
 
 
 def score_of(rank: float, query: Query) -> float:

@@ -216,16 +216,6 @@ def _watched(db: StoreConnection, budget: Budget) -> Generator[None, None, None]
         db.set_progress_handler(None, 0)
 
 
-@contextmanager
-def _transaction(db: StoreConnection) -> Generator[None, None, None]:
-    db.execute("BEGIN")
-    try:
-        yield
-    finally:
-        with suppress(sqlite3.Error):  # a store broken enough has ended it already
-            db.execute("ROLLBACK")
-
-
 def ask(db: StoreConnection, function: Callable[[StoreConnection], T], budget: Budget) -> T:
     """Return `function(db)`, run in one read transaction that ends with *budget*.
 
@@ -246,15 +236,21 @@ def ask(db: StoreConnection, function: Callable[[StoreConnection], T], budget: B
 
 
 def _ask(db: StoreConnection, function: Callable[[StoreConnection], T], budget: Budget) -> T:
-    if db.has_moved():
+    # SQLite would open the files of a store that is in WAL mode now. Without locks it opens nothing.
+    if db.mode == "rollback" and db.has_moved():
         raise StoreMoved
     try:
-        with _transaction(db), _watched(db, budget):
-            answer = function(db)
-            # Before the end of the transaction: until then an honest writer waits for our lock.
-            if db.has_moved():
-                raise StoreMoved
-            return answer
+        with _watched(db, budget):
+            db.execute("BEGIN")
+            try:
+                answer = function(db)
+                # Before the end of the transaction: until then an honest writer waits for our lock.
+                if db.has_moved():
+                    raise StoreMoved
+                return answer
+            finally:
+                with suppress(sqlite3.Error):  # a store broken enough has ended it already
+                    db.execute("ROLLBACK")
     except FAILURES as error:
         failure = translate(error, db.path)
         if failure.code != "deadline_exceeded" and db.has_moved():
