@@ -3,6 +3,8 @@
 Files are sorted into tiers by what lives in them, each tier eight times the one below. As soon as a
 tier holds eight files, or as much as a file of the next tier, its smallest are combined into one: so
 there are a few files for each tier, and a store is written again once for each tier that it rises.
+When nothing is left to build, files of much the same size become one: each costs every query its own
+array operations, whose number is most of what a query over few stores takes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,6 +36,7 @@ COLD_S = 3_600.0
 
 _SMALLEST_TIER_BYTES = 32 << 10
 _FANOUT = 8
+_ALIKE = 4  # a file that is at least this part of those above it is joined with them
 # Where the budget is full, what is dead may fill the rest before a file is written again for it alone.
 _ROOM = 7 / 8
 
@@ -129,6 +132,7 @@ def plan(
         or _without_waste(files, kept, limits)
         or _tidied(files, kept, limits)
         or _batch(wanted, [each for each in absent if each not in refused])
+        or _joined(files, kept, limits)
     )
     return Plan(step, frozenset(wanted.keys() - admitted))
 
@@ -214,6 +218,27 @@ def _tidied(files: Sequence[Present], kept: _Slots, limits: Limits) -> Step | No
     for (_, tier), members in sorted(tiers.items()):
         chosen = _due(sorted(members), min(_bound(tier), limits.file_bytes / 2))
         if chosen:
+            return Combine(tuple((name, kept[name]) for name in chosen))
+    return None
+
+
+def _joined(files: Sequence[Present], kept: _Slots, limits: Limits) -> Step | None:
+    """Return what makes each file much smaller than the one above it."""
+    by_format: dict[str, list[tuple[float, str]]] = {}
+    for file in files:
+        by_format.setdefault(file.format, []).append((file.share(kept[file.name]), file.name))
+    for _, members in sorted(by_format.items()):
+        chosen: list[str] = []
+        total = 0.0
+        for share, name in sorted(members, reverse=True):
+            fits = total + share <= limits.file_bytes / 2
+            if chosen and not (share * _ALIKE >= total and fits):
+                if len(chosen) > 1:
+                    break
+                chosen, total = [], 0.0
+            chosen.append(name)
+            total += share
+        if len(chosen) > 1:
             return Combine(tuple((name, kept[name]) for name in chosen))
     return None
 

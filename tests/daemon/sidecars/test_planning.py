@@ -179,8 +179,7 @@ def test_there_are_a_few_files_for_each_tier_however_many_stores(count: int, siz
     disk.settle(some_stores(range(count), size_bytes))
     largest = AMPLE.file_bytes / 2
     assert len(disk.files) <= 7 * TIERS + disk.total / largest
-    full = sum(file.size_bytes >= largest for file in disk.files.values())
-    assert len(disk.files) - full <= 7 * (1 + math.log(1 + disk.total / (32 * KIB), 8))
+    assert len(disk.files) <= 2 + disk.total / (largest / 2) + math.log(1 + disk.total / KIB, 2)
 
 
 # --------------------------------------------------------------------------- what is built
@@ -215,7 +214,7 @@ def test_what_is_there_is_not_built_again_and_what_is_refused_not_at_all() -> No
     assert disk.held == {"sa", "sc"}
     assert disk.settle(wanted, frozenset({"sb", "sa"})) == []
     assert disk.held == {"sa", "sc"}
-    assert [type(step) for step in disk.settle(wanted)] == [Build]
+    assert [type(step) for step in disk.settle(wanted)] == [Build, Combine]
 
 
 # --------------------------------------------------------------------------- what is combined
@@ -248,6 +247,15 @@ def test_one_change_costs_its_own_size_and_what_its_tiers_take() -> None:
     # Once when it is built, once for each tier, and as much again for the room of what died.
     assert disk.written <= changed * 2 * (1 + TIERS)
     assert disk.total <= 2 * sum(disk.sizes[name] for name in wanted)
+
+
+@given(st.integers(2, 60))
+@settings(deadline=None, max_examples=25)
+def test_when_all_is_built_files_of_much_the_same_size_are_one(count: int) -> None:
+    disk = Disk()
+    disk.settle(some_stores(range(count)))
+    sizes = sorted((file.size_bytes for file in disk.files.values()), reverse=True)
+    assert all(4 * size < sizes[0] for size in sizes[1:])
 
 
 def test_a_single_change_writes_little_beside_many_stores() -> None:
