@@ -26,7 +26,6 @@ _SIZES = tuple(1 << log for log in range(3, 22))  # bytes; above 1.6 million ter
 _MULTIPLIERS = np.array(
     [0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1, 0xD3A2646D], dtype=np.uint32
 )
-_PLACES = len(_MULTIPLIERS)
 # Large filters are few, and the first of a row takes the room of all.
 _WIDE, _NARROW, _WIDE_BYTES = np.dtype("<u8"), np.dtype("u1"), 1 << 13
 # Two bits of the first word of all answers, which is no row's.
@@ -63,7 +62,7 @@ class _Columns:
     def __init__(self, size: int) -> None:
         """Hold no filter yet; *size* in bytes."""
         self.seats: list[_Seat] = []  # that are free
-        self.rows: list[int] = []  # whose answers are which words
+        self.rows = np.zeros(0, dtype=np.int64)  # whose answers are which words
         self._size = size
         self._shift = _shift(size)
         self._words: _Words = np.zeros((1, 8 * size), dtype=_WIDE if size <= _WIDE_BYTES else _NARROW)
@@ -80,7 +79,7 @@ class _Columns:
             words: _Words = np.zeros((2 * row, 8 * self._size), dtype=self._words.dtype)
             words[:row] = self._words
             self._words = words
-        self.rows.append(answer)
+        self.rows = np.append(self.rows, answer)
         self.seats += [_Seat(self._size, row, bit) for bit in reversed(range(8 * self._words.itemsize))]
 
     def write(self, seat: _Seat, term_filter: bytes) -> None:
@@ -91,14 +90,17 @@ class _Columns:
         words &= ~bit
         words |= column * bit
 
-    def test(self, products: NDArray[np.uint32], firsts: NDArray[np.intp]) -> _Words:
+    def test(self, products: NDArray[np.uint32], firsts: Sequence[int]) -> _Words:
         """Return a word for each row, with the bits of the filters that may hold one of the phrases.
 
-        *products* are six for each term, one term after the other; *firsts* says where phrases begin.
+        *products* are six for each term, uint32[terms, 6]; *firsts* says where phrases begin.
         """
         found = self._words[: len(self.rows)].take(products >> self._shift, axis=1)
-        held: _Words = np.bitwise_or.reduce(np.bitwise_and.reduceat(found, firsts, axis=1), axis=1)
-        return held
+        held = np.bitwise_and.reduce(found, axis=2)
+        if len(firsts) < len(products):
+            held = np.bitwise_and.reduceat(held, firsts, axis=1)
+        some: _Words = np.bitwise_or.reduce(held, axis=1)
+        return some
 
 
 class Filters:
@@ -148,10 +150,9 @@ class Filters:
         words[0] = 1 << _ALWAYS
         phrases = [phrase for phrase in phrases if phrase]
         if phrases:
-            hashes = np.array([crc32(term) for phrase in phrases for term in phrase], dtype=np.uint32)
-            products = np.multiply.outer(hashes, _MULTIPLIERS).ravel()
-            ends = accumulate(map(len, phrases), initial=0)
-            firsts = np.array([_PLACES * end for end in ends][:-1], dtype=np.intp)
+            hashes = np.array([[crc32(term)] for phrase in phrases for term in phrase], dtype=np.uint32)
+            products = hashes * _MULTIPLIERS
+            firsts = list(accumulate(map(len, phrases[:-1]), initial=0))
             for columns in self._columns.values():
                 words[columns.rows] = columns.test(products, firsts)
         bits = np.unpackbits(words.view(np.uint8), bitorder="little").view(np.bool_)
@@ -178,7 +179,7 @@ class Filters:
             columns.add_row(self._new_word())
         self._seats[slot] = seat = columns.seats.pop()
         columns.write(seat, term_filter)
-        return 64 * columns.rows[seat.row] + seat.bit
+        return 64 * int(columns.rows[seat.row]) + seat.bit
 
     def _leave(self, slot: int, answer: int) -> None:
         seat, self._seats[slot] = self._seats[slot], None
@@ -188,7 +189,7 @@ class Filters:
         columns = self._columns[seat.size]
         columns.seats.append(seat)
         if columns.is_empty:
-            self._free_words += columns.rows
+            self._free_words += columns.rows.tolist()
             del self._columns[seat.size]
 
     def _new_word(self) -> int:

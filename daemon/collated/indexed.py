@@ -59,7 +59,7 @@ class Indexed:
         chosen = search.selection.chosen
         search.able = able = self._able(search, chosen)
         search.selection.skipped = search.hopeless
-        if not able.any():
+        if search.hopeless == len(able):
             return False
         coverage = self._coverage(search)
         search.parts = self._parts(search, coverage, chosen)
