@@ -29,8 +29,8 @@ class Showing:
         """Return the best hits; None when a store changed or failed meanwhile, or more have to be ranked."""
         merged = search.merged()
         if not search.collapse:
-            shown = await self._materialise(search, merged, budget)
-            return None if shown is None else [_hit(each, hit) for each, (hit, _) in shown]
+            every = await self._materialise(search, merged, budget)
+            return None if every is None else [_hit(each, hit) for each, (hit, _) in every]
         shown: list[tuple[Searched, _Made]] = []
         count = search.limit
         while True:
