@@ -38,8 +38,8 @@ log = structlog.get_logger()
 EXIT_UNANSWERED = 1
 EXIT_REFUSED = 78  # EX_CONFIG: trying again will not help
 _STATUS_S = 5.0
-# Where arrays answer, most stores are opened once and never asked again.
-_IDLE_S = 120.0
+# Where arrays answer for all, most stores are opened once and never asked again; a few were asked just now.
+_IDLE_S, _BRIEF_S = 120.0, 20.0
 _MANY = 32
 # What needs a restart to take effect.
 _FIXED = frozenset({"server.socket", "discovery.events", "search.max_open_stores"})
@@ -200,6 +200,8 @@ class _Daemon:
             if closed > _MANY:  # the last time, so that they are closed by now
                 await anyio.to_thread.run_sync(give_back_memory)
             closed = self._pool.close_idle(_IDLE_S)
+            if self._keeper.is_done:
+                closed += self._pool.close_idle(_BRIEF_S, but=_MANY)
             await anyio.sleep(every)
             idle = time.monotonic() - gauges.last_used
             if self._idle_exit_s and not gauges.connections and idle >= self._idle_exit_s:

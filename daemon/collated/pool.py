@@ -169,10 +169,11 @@ class Pool:
         self._doom(path, slot)
         self._tidy(path, slot)
 
-    def close_idle(self, idle_s: float) -> int:
-        """Close the stores that nobody has used for *idle_s* seconds, and return how many."""
+    def close_idle(self, idle_s: float, *, but: int = 0) -> int:
+        """Close what nobody has used for *idle_s* seconds *but* the last so many stores; return how many."""
         before = time.monotonic() - idle_s
-        idle = [path for path, slot in self._slots.items() if not slot.users and slot.used_at <= before]
+        old = list(self._slots.items())[: max(0, len(self._slots) - but)]
+        idle = [path for path, slot in old if not slot.users and slot.used_at <= before]
         for path in idle:
             self.forget(path)
         return len(idle)

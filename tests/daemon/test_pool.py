@@ -387,6 +387,18 @@ async def test_a_store_that_nobody_uses_for_long_is_closed_and_one_in_use_is_not
     assert await pool.ask(str(idle), None, values, a_while()) == [1]
 
 
+async def test_all_but_the_last_used_are_closed(copies: Path, stores: list[Path]) -> None:
+    pool = Pool(copies, 1 << 30, max_open=10)
+    for number in (0, 1, 2, 0):
+        await pool.ask(str(stores[number]), None, values, a_while())
+
+    assert pool.close_idle(0.0, but=2) == 1
+    assert len(pool) == 2
+    pool.forget(str(stores[1]))
+    assert len(pool) == 2  # which was closed already
+    await pool.close()
+
+
 async def test_stores_in_use_are_not_closed_and_the_bound_holds_when_they_rest(
     copies: Path, stores: list[Path], until: Until
 ) -> None:

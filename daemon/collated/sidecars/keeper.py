@@ -131,6 +131,12 @@ class Keeper:
         }
 
     @property
+    def is_done(self) -> bool:
+        """Tell whether there is all that there can be: no store is asked for what an array could say."""
+        counts = self._outlook.counts
+        return counts.get("ready", 0) > 0 and not (counts["waiting"] or counts["refused"])
+
+    @property
     def size_bytes(self) -> int:
         """Return how many bytes the files take."""
         return sum(book.file.size_bytes for book in self._books.values())

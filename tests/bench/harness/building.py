@@ -9,13 +9,16 @@ from msgspec import Struct
 
 from .daemons import Daemon
 from .processes import Memory, cpu_s, descendants, memory_of, nameless_bytes, peak_bytes
+from .waiting import wait_for
 from .wire import Wire
 
-__all__ = ["Built", "watch_build"]
+__all__ = ["Built", "rest", "watch_build"]
 
 _PATIENCE_S = 60.0
 _PAUSE_S = 0.02
 _QUIET_S = 1.0
+_AWAKE = 100  # stores that a daemon at rest may keep open
+_BEAT_S = 6.0  # in which it gives back the memory of those that it has closed
 
 
 class Built(Struct):
@@ -35,6 +38,7 @@ class Built(Struct):
     cpu_s: float = 0.0
     daemon_peak_bytes: int = 0
     memory: Memory = Memory()
+    rested: Memory = Memory()
     kept_bytes: int = 0
     mapped_bytes: int = 0
 
@@ -65,6 +69,18 @@ def watch_build(daemon: Daemon, wire: Wire, count: int, started: float) -> Built
     built.daemon_peak_bytes, built.memory = peak_bytes(daemon.pid), memory_of(daemon.pid)
     built.kept_bytes, built.mapped_bytes = _size(daemon.kept), nameless_bytes(daemon.pid)
     return built
+
+
+def rest(daemon: Daemon, wire: Wire) -> Memory:
+    """Wait until a daemon that is asked nothing has closed most stores, and return its memory then."""
+
+    def is_resting() -> bool | None:
+        status = wire.call("status", {}, dict[str, Any])
+        return status["memory"]["open_stores"] <= _AWAKE or None
+
+    wait_for(is_resting, "the stores to be closed", pause_s=_QUIET_S)
+    time.sleep(_BEAT_S)
+    return memory_of(daemon.pid)
 
 
 def _take(built: Built, status: Mapping[str, Any], now: float) -> bool:

@@ -113,6 +113,7 @@ async def test_two_paths_to_the_same_bytes_share_a_sidecar(bench: Bench) -> None
     await bench.settled(1)
     assert bench.held() == [store.fingerprint]
     assert {state for state, _ in (await bench.entries()).values()} == {"ready"}
+    assert bench.keeper.is_done
 
 
 # --------------------------------------------------------------------------- what cannot be built
@@ -125,6 +126,7 @@ async def test_a_store_that_cannot_be_built_is_told_and_holds_up_no_other(bench:
     bench.start()
     await bench.until(lambda: bench.keeper.stats()["ready"] == 1)
     assert await bench.entries() == {"broken": ("waiting", "keeps_changing"), "fruit": ("ready", None)}
+    assert not bench.keeper.is_done
     assert bench.keeper.error is None
 
 
@@ -139,6 +141,7 @@ async def test_a_store_for_which_there_is_no_room_is_left_out(bench: Bench) -> N
     stats = bench.keeper.stats()
     assert limit / 2 < stats["bytes"] <= limit
     assert stats["refused"] == 8 - stats["ready"] > 0
+    assert not bench.keeper.is_done
     assert ("refused", "over_budget") in (await bench.entries()).values()
 
 
