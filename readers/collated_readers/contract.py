@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -34,6 +34,8 @@ __all__ = [
     "TIERS",
     "Budget",
     "Embed",
+    "Examined",
+    "Examiner",
     "Hit",
     "Match",
     "Matches",
@@ -54,7 +56,7 @@ __all__ = [
 ]
 
 Tier = Literal["symbol", "phrase", "all", "any", "dense"]
-PROJECT_FOLDERS: tuple[str, ...] = (".contextpull",)
+PROJECT_FOLDERS: tuple[str, ...] = (".contextpull", ".claude/cache/codebase-index")
 """Folders in which a format keeps its store inside a project; the project's directory names the store."""
 
 TIERS: tuple[Tier, ...] = ("symbol", "phrase", "all", "any", "dense")
@@ -116,6 +118,36 @@ STORE_CODES: Mapping[str, tuple[State, str]] = {
         "a table or column that the format demands is missing or is not a real table",
     ),
     "fts5_missing": (State.REFUSED, "this Python's SQLite was built without FTS5"),
+    "index_incomplete": (State.REFUSED, "the program that makes the store has not finished its first build"),
+    "symbols_missing": (State.OPEN, "the store was made without symbols: nobody knows of any, or of none"),
+    "indexing": (State.OPEN, "the store's texts are being indexed for the first time; ask again"),
+    "sqlite_snapshot_incomplete": (
+        State.REFUSED,
+        "a vector store that is no clean snapshot: files beside it",
+    ),
+    "sqlite_snapshot_changed": (State.BUSY, "a vector store changed while it was read"),
+    "not_a_database": (State.REFUSED, "a vector store that does not begin like a SQLite database"),
+    "unknown_sqlite_schema": (State.REFUSED, "a vector store of a layout that no adapter knows"),
+    "invalid_manifest": (State.REFUSED, "the manifest beside a vector store is wrong"),
+    "invalid_text_encoding": (State.REFUSED, "a text of a vector store is no UTF-8"),
+    "metadata_conflict": (State.REFUSED, "a vector store's metadata lack something or contradict"),
+    "empty_store": (State.REFUSED, "a vector store without records"),
+    "checksum_mismatch": (State.REFUSED, "a text of a vector store is not the one that was indexed"),
+    "offset_length_mismatch": (State.REFUSED, "a record's offsets do not fit its text"),
+    "offset_gap": (State.REFUSED, "text is missing between two records"),
+    "reconstruction_mismatch": (State.REFUSED, "the records together are not the text they were cut from"),
+    "invalid_vector": (State.OPEN, "a stored vector has a wrong length, or numbers that are not finite"),
+    "normalization_mismatch": (State.REFUSED, "a stored vector is not of unit length"),
+    "unsupported_embedding_format": (State.REFUSED, "vectors are stored in a way that is not supported"),
+    "unsupported_metric": (State.REFUSED, "a metric other than dot, cosine and l2"),
+    "unsupported_normalization": (State.REFUSED, "a normalization other than l2 and none"),
+    "schema_mismatch": (State.REFUSED, "a table or column that the manifest names is not in the store"),
+    "id_not_primary_key": (State.REFUSED, "the column of ids is not the declared primary key"),
+    "virtual_table_unsupported": (State.REFUSED, "records in a virtual table, which needs an extension"),
+    "invalid_source_metadata": (State.REFUSED, "a record's source is no JSON object"),
+    "invalid_record_id": (State.REFUSED, "a record without an id"),
+    "invalid_record_text": (State.REFUSED, "a record whose text is no text"),
+    "memory_budget_exceeded": (State.OPEN, "a search of vectors needs more memory than it may take"),
     "building": (State.BUILDING, "the store is in the middle of its first ingest"),
     "locked": (State.BUSY, "another program holds the store locked"),
     "hot_journal": (State.BUSY, "a writer was interrupted or is at work: a journal lies beside the store"),
@@ -292,7 +324,7 @@ class StoreFacts(Struct, frozen=True):
     """What a reader learns when it opens a store.
 
     `identity` is the reader's share of the fingerprint: whatever an answer depends on beside the
-    signature of the file's bytes.
+    signature of the file's bytes. `details` are what people want to know of the store, in `stores`.
     """
 
     schema_version: str
@@ -300,6 +332,29 @@ class StoreFacts(Struct, frozen=True):
     documents: int
     records: int
     has_embeddings: bool = False
+    details: Mapping[str, Any] = {}
+
+
+class Examined(Struct, frozen=True):
+    """What `Examiner.examine` found, shown in `stores` beside `StoreFacts.details`.
+
+    It is found again after *again_s* seconds, None when it holds as long as the store does not change.
+    """
+
+    details: Mapping[str, Any]
+    again_s: float | None = None
+
+
+class Examiner(Protocol):
+    """A reader with work to do on a store that nobody waits for."""
+
+    def examine(self, db: sqlite3.Connection, root: str | None, budget: Budget) -> Examined:
+        """Return what takes too long for `Reader.open`; runs in the background, on a connection of its own.
+
+        *root* is the project's directory, where it is there. What a format lacks of an index is made
+        here, below `StoreConnection.cache` alone.
+        """
+        ...
 
 
 class Reader(Protocol):
@@ -362,6 +417,10 @@ class Reader(Protocol):
 
     def phrases(self, query: Query) -> tuple[Phrase, ...]:
         """Return the query's words as `postings` names terms, in order, repeated ones too. Pure."""
+        ...
+
+    def names(self, query: Query) -> Phrase:
+        """Return the one term under which `postings` lists what the tier `symbol` finds; () without. Pure."""
         ...
 
     def vocabulary(self, db: sqlite3.Connection) -> Iterable[bytes] | None:

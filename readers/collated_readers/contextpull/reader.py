@@ -89,6 +89,10 @@ class ContextPull:
         """See `Reader.phrases`."""
         return phrases_of(words_of(query.text))
 
+    def names(self, query: Query) -> Phrase:
+        """See `Reader.names`; documents define nothing."""
+        return ()
+
     def vocabulary(self, db: sqlite3.Connection) -> list[bytes] | None:
         """See `Reader.vocabulary`."""
         return vocabulary_of(db)

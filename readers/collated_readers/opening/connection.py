@@ -45,11 +45,13 @@ _PRAGMAS = (
 class StoreConnection(sqlite3.Connection):
     """A connection that `open_store` made; `signature` is that of the original.
 
+    `cache` is the directory, which may not be there yet, of indexes that a format's reader makes itself.
     `mode` says how the bytes are reached: under SQLite's own locks (`rollback`), without any
     because no writer is at work (`immutable`), or in a private copy (`copy`).
     """
 
     path: Path
+    cache: Path
     mode: Mode
     signature: Signature
     on_close: Callable[[], object] | None = None
@@ -122,6 +124,7 @@ def _open_once(path: Path, copies: Path, copy_limit_bytes: int, budget: Budget) 
                 raise StoreMoved from error
             raise
     db.path, db.mode, db.signature = path, mode, signature
+    db.cache = copies.with_name("indexes")
     if db.has_moved():
         db.close()
         raise StoreMoved
