@@ -120,7 +120,7 @@ class Node(Struct, frozen=True):
 
 
 class Impact(Struct, frozen=True):
-    """Nodes by (distance, confidence, path, kind, name, line, edge); not `is_known`: there is no such target."""
+    """Nodes by (distance, confidence, path, kind, name, line, edge); not `is_known`: no such target."""
 
     nodes: tuple[Node, ...]
     files: tuple[str, ...]
