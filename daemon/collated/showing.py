@@ -1,10 +1,11 @@
-"""The winners of a search made presentable: one hop for each store that has one, equal texts shown once."""
+"""The winners of a search made presentable: one hop for each store that has one, each place shown once."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from collated_readers import Budget, Hit, Query, Ranked, Reader, StoreError
 from collated_readers.opening import StoreConnection, StoreMoved
+from collated_readers.places import Places
 
 from . import protocol
 from .fanout import Fanout
@@ -12,7 +13,7 @@ from .searching import Search, Searched
 
 __all__ = ["Showing"]
 
-_WIDEST = 400  # hits that are looked at for equal texts
+_WIDEST = 400  # hits that are looked at for equal texts and places
 
 _Made = tuple[Hit, bytes]
 """A hit, and what is the same for equal texts; nothing where that is not asked or not known."""
@@ -28,9 +29,6 @@ class Showing:
     async def show(self, search: Search, budget: Budget) -> list[protocol.Hit] | None:
         """Return the best hits; None when a store changed or failed meanwhile, or more have to be ranked."""
         merged = search.merged()
-        if not search.collapse:
-            every = await self._materialise(search, merged, budget)
-            return None if every is None else [_hit(each, hit) for each, (hit, _) in every]
         shown: list[tuple[Searched, _Made]] = []
         count = search.limit
         while True:
@@ -38,7 +36,7 @@ class Showing:
             if more is None:
                 return None
             shown += more
-            hits = _collapsed(shown)
+            hits = _distinct(shown)
             missing = search.limit - len(hits)
             is_whole = len(merged) < search.query.limit or len(merged) >= _WIDEST
             if missing <= 0 or (count >= len(merged) and is_whole):
@@ -89,10 +87,13 @@ def _hits(search: Search, reader: Reader, ranked: list[Ranked], db: StoreConnect
     return [(made[one.id], digest) for one, digest in zip(ranked, digests, strict=True)]
 
 
-def _collapsed(shown: Sequence[tuple[Searched, _Made]]) -> list[protocol.Hit]:
-    """Return the best hit of each text, naming the refs of the others."""
+def _distinct(shown: Sequence[tuple[Searched, _Made]]) -> list[protocol.Hit]:
+    """Return the best hit of each place, and of each text that is known, naming the refs of equal texts."""
+    places = Places()
     by_text: dict[object, protocol.Hit] = {}
     for each, (hit, digest) in shown:
+        if not places.take(each.store.name, hit):
+            continue
         text = digest or (each.store.name, hit.id)  # a format may not tell
         first = by_text.get(text)
         if first is None:

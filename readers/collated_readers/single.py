@@ -25,8 +25,12 @@ from .contract import (
     Reader,
     clamped,
 )
+from .places import Places
 
 __all__ = ["Answer", "fused_or_hint", "lexical", "search"]
+
+
+_WIDEST = 400  # hits that are looked at for one place
 
 
 class Answer(Struct, frozen=True):
@@ -56,14 +60,29 @@ def search(reader: Reader, db: sqlite3.Connection, query: Query, embed: Embed | 
         ranked, hint = fused_or_hint(reader, db, query, embed)
     if ranked is None:
         query = msgspec.structs.replace(query, is_hybrid=False)
-        ranked = lexical(reader, db, query)
-    hits = tuple(reader.hits(db, query, ranked))
+        hits = _lexical_hits(reader, db, query)
+    else:
+        hits = tuple(reader.hits(db, query, ranked))
     return Answer(hits, "hybrid" if query.is_hybrid else "lexical", hint if hits else HINT_NO_HITS)
+
+
+def _lexical_hits(reader: Reader, db: sqlite3.Connection, query: Query) -> tuple[Hit, ...]:
+    limit = depth = clamped(query.limit, SEARCH_LIMITS)
+    while True:
+        ranked = _best(reader, db, query, depth)
+        places = Places()
+        hits = [hit for hit in reader.hits(db, query, ranked) if places.take("", hit)]
+        if len(hits) >= limit or len(ranked) < depth or depth >= _WIDEST:
+            return tuple(hits[:limit])
+        depth *= 2
 
 
 def lexical(reader: Reader, db: sqlite3.Connection, query: Query) -> list[Ranked]:
     """Return the store's best records: its tiers in order, earlier ones winning, cut at the limit."""
-    limit = clamped(query.limit, SEARCH_LIMITS)
+    return _best(reader, db, query, clamped(query.limit, SEARCH_LIMITS))
+
+
+def _best(reader: Reader, db: sqlite3.Connection, query: Query, limit: int) -> list[Ranked]:
     query = msgspec.structs.replace(query, limit=limit)
     found: dict[str, Ranked] = {}
     for tier in reader.tiers(query):

@@ -250,6 +250,7 @@ class Scripted(ContextPull):
         self.acts: dict[tuple[str, str], Act] = {}
         self.calls: Counter[tuple[str, str]] = Counter()
         self.lost: set[str] = set()
+        self.lines: Mapping[str, tuple[int, int]] = {}
         self.words: list[bytes] | None = None
         self._lock = threading.Lock()
 
@@ -280,7 +281,16 @@ class Scripted(ContextPull):
         """Say in the snippet whence the hit comes."""
         name = self._begin(db, "hits")
         return [
-            Hit(each.id, "d", "", f"{name}:{each.tier}:{each.rank}", round(-each.rank, 2), "prose", each.tier)
+            Hit(
+                each.id,
+                "d",
+                "",
+                f"{name}:{each.tier}:{each.rank}",
+                round(-each.rank, 2),
+                "prose",
+                each.tier,
+                *self.lines.get(each.id, ()),
+            )
             for each in ranked
             if each.id not in self.lost
         ]

@@ -113,6 +113,28 @@ async def test_asking_tier_by_tier_gives_what_merging_complete_lists_gives(
 
 
 @many
+@given(script=scripts, limit=limits, lines=st.lists(st.integers(0, 6), min_size=12, max_size=12))
+async def test_of_hits_whose_lines_overlap_in_one_document_the_best_is_shown(
+    small: World, script: Script, limit: int, lines: list[int]
+) -> None:
+    ids = sorted({record for tiers in script.values() for hits in tiers.values() for record, _ in hits})
+    small.reader.script = script
+    small.reader.lines = {record: (at, at + 1) for record, at in zip(ids, lines, strict=False)}
+
+    result = await search(small, limit, "contract")
+    small.reader.lines, given = {}, small.reader.lines
+
+    taken: set[tuple[str, int]] = set()
+    expected: list[str] = []
+    for store, hit in merge_contract(complete_lists(script, 400), 400):
+        places = {(store, line) for line in given.get(hit.id, ())}
+        if not places & taken:
+            taken |= places
+            expected.append(f"{store}:{hit.id}")
+    assert [hit.ref for hit in result.hits] == expected[:limit]
+
+
+@many
 @given(script=scripts, limit=limits, ranking=rankings, order=st.permutations(STORES))
 async def test_workers_cache_and_order_of_arrival_change_no_byte_of_the_answer(
     small: World, script: Script, limit: int, ranking: Ranking, order: list[str]
