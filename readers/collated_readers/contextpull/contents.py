@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from .values import integer, optional_text, text
+from collated_readers.values import integer, optional_text, text
 
 __all__ = ["contents_of", "meta_of"]
 

@@ -6,8 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 
 from collated_readers.contract import RequestError
-
-from .globs import matcher_of
+from collated_readers.globs import matcher_of
 
 __all__ = ["IN_FILTER", "filter_argument", "path_matcher_of"]
 

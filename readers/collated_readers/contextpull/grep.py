@@ -20,9 +20,9 @@ from collated_readers.contract import (
     StoreError,
 )
 from collated_readers.literals import fold, required_literals
+from collated_readers.values import Row, text
 
 from .filters import IN_FILTER, filter_argument
-from .values import Row, text
 
 __all__ = ["matches_of", "needles_of", "texts_of"]
 

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from contextlib import closing
 
 from collated_readers.contract import RRF_K, SEARCH_LIMITS, Embed, Hit, Query, Ranked, StoreError, clamped
+from collated_readers.values import text
 
 from .filters import IN_FILTER, filter_argument
 from .search import score_of
-from .values import text
 
 __all__ = ["dense_hits_of", "fused_of", "has_embeddings"]
 

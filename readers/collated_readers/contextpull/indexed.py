@@ -11,8 +11,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from collated_readers.contract import StoreError
-
-from .values import Row, integer, text
+from collated_readers.values import Row, integer, text
 
 __all__ = ["Sections", "all_sections", "damaged", "sections_among", "totals_of"]
 

@@ -9,10 +9,10 @@ import sqlite3
 from collections.abc import Mapping
 
 from collated_readers.contract import StoreError, StoreFacts
+from collated_readers.values import integer, text
 
 from .contents import meta_of
 from .hybrid import has_embeddings
-from .values import integer, text
 
 __all__ = ["VERSIONS", "facts_of", "is_contextpull"]
 

@@ -14,9 +14,9 @@ import sqlite3
 from collections.abc import Sequence
 
 from collated_readers.contract import Hit, Query, Ranked, StoreError, Tier
+from collated_readers.values import Row, text
 
 from .filters import IN_FILTER, filter_argument
-from .values import Row, text
 from .words import match_of, tiers_of, words_of
 
 __all__ = ["digests_of", "hits_of", "ranked_of", "score_of"]

@@ -9,8 +9,7 @@ from itertools import dropwhile, pairwise
 from msgspec import Struct
 
 from collated_readers.contract import CONTEXT_LIMITS, Neighbours, Reading, Record, RequestError, clamped
-
-from .values import Row, integer, optional_text, text
+from collated_readers.values import Row, integer, optional_text, text
 
 __all__ = ["neighbours_of", "reading_of"]
 
