@@ -1,7 +1,8 @@
 """Every error that a client can meet, each with a stable code (DESIGN §6).
 
 A code is part of the API: never reworded, never reused. README has this table and a test holds the
-two together. What goes wrong with one store is not here but in `collated_readers.STORE_CODES`.
+two together. What goes wrong with one store is not here but in `collated_readers.STORE_CODES`; only the
+two codes of a query's vector are also said of one store, since vectors are of a store's own kind.
 """
 
 from collections.abc import Mapping
@@ -34,6 +35,12 @@ CODES: Mapping[str, Code] = {
     "unsupported": Code(-32007, False, "the store's format has no such operation"),
     "draining": Code(-32008, True, "the daemon is stopping"),
     "frame_too_large": Code(-32009, False, "a frame over server.max_frame_bytes"),
+    "invalid_query_vector": Code(
+        -32010, False, "no numbers, all zero, not finite, or of another length than the stores' vectors"
+    ),
+    "query_model_mismatch": Code(
+        -32011, False, "the stores' vectors were made by another model than the query's; both are named"
+    ),
 }
 
 
