@@ -1,0 +1,149 @@
+"""Is this a codebase-index store, and one that can be read? (formats/codebase-index.md §2, D6–D8)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from typing import Any
+
+from collated_readers.contract import StoreError, StoreFacts
+from collated_readers.values import integer, optional_text, text
+
+__all__ = ["VERSIONS", "facts_of", "has_column", "is_codebase_index", "meta_of"]
+
+VERSIONS = "1 to 4"
+_NEWEST = 4
+
+_TABLES = frozenset({"meta", "files", "chunks", "symbols", "edges", "fts_chunks"})
+_COLUMNS: Mapping[str, frozenset[str]] = {
+    "meta": frozenset({"key", "value"}),
+    "files": frozenset({"id", "path", "lang", "size_bytes", "sha256", "mtime_ns", "parser"}),
+    "chunks": frozenset({"id", "file_id", "line_start", "line_end", "kind", "content"}),
+    "symbols": frozenset(
+        {"id", "file_id", "name", "qualified", "kind", "line_start", "line_end", "signature"}
+    ),
+    "edges": frozenset(
+        {
+            *("id", "edge_type", "src_kind", "src_id", "dst_kind", "dst_id", "dst_name"),
+            *("file_id", "line", "resolved"),
+        }
+    ),
+}
+
+_ORDINARY = re.compile(r"CREATE\s+TABLE\b", re.IGNORECASE)
+_FTS5 = re.compile(
+    r"CREATE\s+VIRTUAL\s+TABLE\b[^(]*\bUSING\s+fts5\b.*\bcontent\s*=\s*'chunks'", re.IGNORECASE | re.DOTALL
+)
+_FTS_COLUMNS = ["content", "symbol_names", "path"]
+
+_COUNTS = """
+SELECT (SELECT count(*) FROM files), (SELECT count(*) FROM symbols),
+(SELECT count(*) FROM chunks AS c JOIN files AS f ON f.id = c.file_id),
+(SELECT count(*) FROM files WHERE parser = 'treesitter')"""
+_LANGUAGES = "SELECT DISTINCT lang FROM files WHERE lang IS NOT NULL ORDER BY lang"
+# An edge is followed only to what still bears the name that it recorded (T2).
+_DANGLING = """
+SELECT count(*) FROM edges AS e
+LEFT JOIN symbols AS s ON e.dst_kind = 'symbol' AND s.id = e.dst_id
+LEFT JOIN files AS f ON e.dst_kind = 'file' AND f.id = e.dst_id
+WHERE e.resolved = 1 AND CASE e.dst_kind
+WHEN 'symbol' THEN s.name IS NOT e.dst_name WHEN 'file' THEN f.id IS NULL ELSE 0 END"""
+_FILES = "SELECT path, sha256 FROM files ORDER BY path"
+
+
+def is_codebase_index(tables: Mapping[str, str]) -> bool:
+    """Tell whether the format's tables are there; the file has no mark of its own."""
+    return tables.keys() >= _TABLES
+
+
+def facts_of(db: sqlite3.Connection, tables: Mapping[str, str]) -> StoreFacts:
+    """Check the store and return its facts.
+
+    Raises:
+        StoreError: `unsupported_version`, `wrong_schema`, `fts5_missing`, `index_incomplete`, `damaged`.
+    """
+    _check_ordinary(db, tables, "meta")
+    version = meta_of(db, "schema_version") or ""
+    if not (version.isascii() and version.isdigit()) or not 1 <= int(version[:9]) <= _NEWEST:
+        raise StoreError(
+            "unsupported_version",
+            f"the store has schema version {version!r:.40}; this reader supports {VERSIONS}",
+        )
+    for name in _COLUMNS:
+        _check_ordinary(db, tables, name)
+    _check_fts(db)
+    if meta_of(db, "built_at") is None:
+        raise StoreError("index_incomplete", "the store's first build has not finished; build it again")
+    files, symbols, chunks, parsed = map(integer, db.execute(_COUNTS).fetchone())
+    return StoreFacts(
+        schema_version=version,
+        identity=_identity(db, (version, files, symbols, chunks)),
+        documents=files,
+        records=chunks,
+        details={
+            "built_at": meta_of(db, "built_at"),
+            "updated_at": meta_of(db, "updated_at"),
+            "head_commit": meta_of(db, "head_commit"),
+            "symbols": symbols,
+            "symbols_missing": symbols == 0 and parsed > 0,
+            "dangling_edges": integer(db.execute(_DANGLING).fetchone()[0]),
+            "languages": [text(lang) for (lang,) in db.execute(_LANGUAGES)],
+        },
+    )
+
+
+def meta_of(db: sqlite3.Connection, key: str) -> str | None:
+    """Return one value of `meta`, None where the key is missing."""
+    row = db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+    return None if row is None else optional_text(row[0])
+
+
+def has_column(db: sqlite3.Connection, table: str, column: str) -> bool:
+    """Tell whether *table* has an ordinary column of that name: versions differ in a few."""
+    found = db.execute("SELECT hidden FROM pragma_table_xinfo(?) WHERE name = ?", (table, column)).fetchone()
+    return found == (0,)
+
+
+def _check_ordinary(db: sqlite3.Connection, tables: Mapping[str, str], name: str) -> None:
+    if tables.get(name) != "table" or not _ORDINARY.match(_declaration(db, name)):
+        raise StoreError("wrong_schema", f"the store has no table {name}, or something else of that name")
+    # hidden: 2 and 3 are generated columns, which a hostile store could make compute for ever
+    columns: dict[str, int] = dict(db.execute("SELECT name, hidden FROM pragma_table_xinfo(?)", (name,)))
+    for column in sorted(_COLUMNS[name]):
+        if columns.get(column) != 0:
+            raise StoreError("wrong_schema", f"the store's table {name} has no ordinary column {column}")
+
+
+def _check_fts(db: sqlite3.Connection) -> None:
+    if not _FTS5.match(_declaration(db, "fts_chunks")):
+        raise StoreError("wrong_schema", "the store has no FTS5 table fts_chunks over its chunks")
+    try:
+        # Only with MATCH can it be asked: it names a column that `chunks` lacks (T1).
+        db.execute("SELECT rowid FROM fts_chunks WHERE fts_chunks MATCH 'a' LIMIT 1").fetchone()
+    except sqlite3.OperationalError as error:
+        if not str(error).startswith("no such module"):
+            raise
+        raise StoreError(
+            "fts5_missing", f"this Python's sqlite3 (SQLite {sqlite3.sqlite_version}) was built without FTS5"
+        ) from error
+    columns = [row[0] for row in db.execute("SELECT name FROM pragma_table_info('fts_chunks')")]
+    if columns != _FTS_COLUMNS:
+        raise StoreError("wrong_schema", f"the store's fts_chunks has other columns than {_FTS_COLUMNS}")
+
+
+def _declaration(db: sqlite3.Connection, name: str) -> str:
+    row = db.execute("SELECT sql FROM sqlite_master WHERE name = ? AND type = 'table'", (name,)).fetchone()
+    return "" if row is None or row[0] is None else text(row[0])
+
+
+def _identity(db: sqlite3.Connection, counts: tuple[Any, ...]) -> str:
+    keys = ("built_at", "updated_at", "head_commit", "config_hash", "graph_analysis")
+    found = hashlib.sha256(json.dumps([*counts, *(meta_of(db, key) for key in keys)]).encode())
+    with closing(db.execute(_FILES)) as rows:
+        for path, sha256 in rows:
+            found.update(f"{text(path)}\0{text(sha256)}\0".encode())
+    return found.hexdigest()[:32]
