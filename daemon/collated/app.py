@@ -19,6 +19,7 @@ from collated_readers.registry import READERS
 from .cache import Cache
 from .corpora import Corpora
 from .errors import CollatedError, ConfigError, RequestFailed
+from .examining import Examining
 from .fanout import Fanout
 from .inventory import Inventory
 from .methods import Methods
@@ -92,6 +93,8 @@ class _Daemon:
         self._cache = Cache(settings.cache.answers_bytes)
         self._inventory = Inventory(settings, stores_dir(environ), self._pool, self._memory, READERS)
         self._keeper = Keeper(cache_dir(environ) / "sidecars", copies, settings.cache)
+        self._examining = Examining(self._inventory, copies)
+        self._examining.copy_limit_bytes = settings.cache.copy_limit_bytes
         self._methods = Methods(
             settings,
             inventory=self._inventory,
@@ -100,6 +103,7 @@ class _Daemon:
             memory=self._memory,
             corpora=Corpora(self._inventory, self._keeper),
             keeper=self._keeper,
+            examining=self._examining,
             socket=path,
             reload=self.reload,
         )
@@ -120,6 +124,7 @@ class _Daemon:
             tasks = await stack.enter_async_context(_cancelled_at_exit())
             tasks.start_soon(self._inventory.run)
             tasks.start_soon(self._keep)
+            tasks.start_soon(self._examining.run)
             for listener in listeners:
                 tasks.start_soon(self._server.run, listener)
             await tasks.start(self._signals)
@@ -166,6 +171,7 @@ class _Daemon:
         self._cache.resize(settings.cache.answers_bytes)
         self._pool.copy_limit_bytes = settings.cache.copy_limit_bytes
         self._keeper.adopt(settings.cache)
+        self._examining.copy_limit_bytes = settings.cache.copy_limit_bytes
         self._inventory.adopt(settings)
         stores = await self._methods.rescan()
         for key in _FIXED.intersection(changed):

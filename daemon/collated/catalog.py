@@ -5,6 +5,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -62,6 +63,7 @@ class Store(Struct, frozen=True):
     records: int | None = None
     has_embeddings: bool = False
     term_filter: bytes | None = None
+    details: Mapping[str, Any] = {}
 
 
 class Plan(Struct, frozen=True):
@@ -150,6 +152,7 @@ def opened(
         records=facts.records,
         has_embeddings=facts.has_embeddings,
         term_filter=term_filter,
+        details=facts.details,
     )
 
 
@@ -248,8 +251,8 @@ def _plain(part: str) -> str:
 # --------------------------------------------------------------------------- for the wire
 
 
-def status_of(store: Store, capabilities: Iterable[str]) -> StoreStatus:
-    """Return *store* as the wire shows it."""
+def status_of(store: Store, capabilities: Iterable[str], details: Mapping[str, Any]) -> StoreStatus:
+    """Return *store* as the wire shows it, with the *details* that are known."""
     root = project_root(store.path)
     return StoreStatus(
         name=store.name,
@@ -264,6 +267,7 @@ def status_of(store: Store, capabilities: Iterable[str]) -> StoreStatus:
         records=store.records,
         bytes=store.signature.size + store.signature.wal_size if store.signature else None,
         capabilities=sorted(capabilities),
+        details=dict(details),
     )
 
 

@@ -17,6 +17,7 @@ from . import __version__, catalog, protocol
 from .cache import Cache
 from .corpora import Corpora
 from .errors import RequestFailed
+from .examining import Examining
 from .fanout import Fanout
 from .federation import Federation
 from .framing import Framing
@@ -64,6 +65,7 @@ class Methods:
         memory: Memory,
         corpora: Corpora,
         keeper: Keeper,
+        examining: Examining,
         socket: Path,
         reload: Callable[[], Awaitable[ReloadResult]],
     ) -> None:
@@ -79,6 +81,7 @@ class Methods:
         self._grepping = Grepping(fanout, corpora, cache)
         self._reading = Reading(fanout)
         self._keeper = keeper
+        self._examining = examining
         self._memory = memory
         self._socket = socket
         self._whole: dict[str, Callable[[], Awaitable[Any]]] = {"rescan": self.rescan, "reload": reload}
@@ -149,7 +152,7 @@ class Methods:
             chosen = [self._fanout.known(name) for name in sorted(set(params.stores))]
         return StoresResult(
             [
-                catalog.status_of(store, self.inventory.capabilities(store))
+                catalog.status_of(store, self.inventory.capabilities(store), self._examining.details(store))
                 for store in chosen
                 if not params.formats or store.format in params.formats
             ]

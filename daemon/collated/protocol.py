@@ -229,7 +229,10 @@ class Answered(Struct):
 
 
 class StoreStatus(Struct):
-    """One store, open or not. `root` is the project directory, for local clients."""
+    """One store, open or not. `root` is the project directory, for local clients.
+
+    `details` is what its format has to say of it, such as when it was built; more comes in the background.
+    """
 
     name: str
     path: str
@@ -243,6 +246,7 @@ class StoreStatus(Struct):
     records: int | None
     bytes: int | None
     capabilities: list[str]
+    details: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 class Hit(Struct):

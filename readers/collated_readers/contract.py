@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -345,6 +345,7 @@ class Examined(Struct, frozen=True):
     again_s: float | None = None
 
 
+@runtime_checkable
 class Examiner(Protocol):
     """A reader with work to do on a store that nobody waits for."""
 

@@ -27,6 +27,7 @@ from structlog.testing import capture_logs
 
 from collated.cache import Cache
 from collated.corpora import Corpora
+from collated.examining import Examining
 from collated.fanout import WORKERS, Fanout
 from collated.federation import Federation
 from collated.framing import Framer, Framing, frame
@@ -170,6 +171,7 @@ class Parts:
         self.segments = Segments()
         self.corpora = Corpora(self.inventory, self.segments)
         self.keeper = Keeper(root / "sidecars", root / "copies", settings.cache)
+        self.examining = Examining(self.inventory, root / "copies")
         self.reloads = 0
         self.reload_error: Exception | None = None
         self.methods = Methods(
@@ -180,6 +182,7 @@ class Parts:
             memory=self.memory,
             corpora=self.corpora,
             keeper=self.keeper,
+            examining=self.examining,
             socket=root / "socket",
             reload=self._reload,
         )

@@ -233,17 +233,18 @@ def test_a_status_says_where_the_store_lies_and_what_it_holds() -> None:
     signature = msgspec.structs.replace(SIGNATURE, size=100, wal_size=20)
     store = opened(Store(path=path, name="caf", signature=None), "contextpull", FACTS, signature)
 
-    status = status_of(store, {"search", "grep"})
+    status = status_of(store, {"search", "grep"}, {"built_at": "2026"})
 
     assert status.path == "/src/caf\\xe9/.contextpull/store.sqlite"
     assert status.root == "/src/caf\\xe9"
     assert (status.state, status.reason, status.fingerprint) == ("open", None, store.fingerprint)
     assert (status.documents, status.records, status.bytes) == (2, 7, 120)
     assert status.capabilities == ["grep", "search"]
+    assert status.details == {"built_at": "2026"}
 
 
 def test_the_status_of_a_store_that_is_not_open_says_why() -> None:
-    status = status_of(STORE, ())
+    status = status_of(STORE, (), {})
 
     assert (status.root, status.bytes, status.state) == (None, None, "opening")
     assert status.reason is not None
