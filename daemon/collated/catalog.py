@@ -61,7 +61,7 @@ class Store(Struct, frozen=True):
     fingerprint: str | None = None
     documents: int | None = None
     records: int | None = None
-    has_embeddings: bool = False
+    model: str | None = None
     term_filter: bytes | None = None
     details: Mapping[str, Any] = {}
 
@@ -150,7 +150,7 @@ def opened(
         fingerprint=fingerprint(format_name, facts, signature),
         documents=facts.documents,
         records=facts.records,
-        has_embeddings=facts.has_embeddings,
+        model=facts.model,
         term_filter=term_filter,
         details=facts.details,
     )

@@ -187,6 +187,6 @@ def _hint(search: Search, params: SearchParams, has_hits: bool) -> str | None:
     if not has_hits:
         return texts.HINT_NO_HITS
     if params.mode == "hybrid":
-        has_embeddings = any(store.has_embeddings for store in chosen.stores)
-        return texts.HINT_NO_EMBEDDER if has_embeddings else texts.HINT_NO_EMBEDDINGS
+        has_model = any(store.model for store in chosen.stores)
+        return texts.HINT_NO_EMBEDDER if has_model else texts.HINT_NO_EMBEDDINGS
     return None

@@ -324,14 +324,15 @@ class StoreFacts(Struct, frozen=True):
     """What a reader learns when it opens a store.
 
     `identity` is the reader's share of the fingerprint: whatever an answer depends on beside the
-    signature of the file's bytes. `details` are what people want to know of the store, in `stores`.
+    signature of the file's bytes. `model` is that of the vectors it holds, None
+    without any. `details` are what people want to know of the store, in `stores`.
     """
 
     schema_version: str
     identity: str
     documents: int
     records: int
-    has_embeddings: bool = False
+    model: str | None = None
     details: Mapping[str, Any] = {}
 
 

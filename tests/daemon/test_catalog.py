@@ -26,7 +26,7 @@ from collated_readers.contract import STORE_CODES
 from collated_readers.opening import Signature
 
 SIGNATURE = Signature(device=1, inode=2, size=4096, mtime_ns=5, wal_size=0, wal_mtime_ns=0)
-FACTS = StoreFacts("1.0", "abc", documents=2, records=7, has_embeddings=True)
+FACTS = StoreFacts("1.0", "abc", documents=2, records=7, model="minilm")
 STORE = Store(path="/p/a.sqlite", name="a", signature=None)
 
 paths = st.sampled_from(["/a", "/b", "/c", "/d"])
@@ -188,7 +188,7 @@ def test_an_opened_store_has_its_facts_and_no_reason() -> None:
         fingerprint=fingerprint("contextpull", FACTS, SIGNATURE),
         documents=2,
         records=7,
-        has_embeddings=True,
+        model="minilm",
         term_filter=b"filter",
     )
 

@@ -18,7 +18,7 @@ from collated_readers.opening import Signature
 pytestmark = pytest.mark.anyio
 
 SIGNATURE = Signature(device=1, inode=2, size=4096, mtime_ns=5, wal_size=0, wal_mtime_ns=-7)
-FACTS = StoreFacts("1.0", "identity", documents=2, records=7, has_embeddings=True)
+FACTS = StoreFacts("1.0", "identity", documents=2, records=7, model="minilm")
 
 
 @pytest.fixture

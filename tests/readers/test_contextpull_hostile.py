@@ -147,7 +147,7 @@ def test_what_cannot_be_read_is_refused_with_its_code(
 
 def test_a_store_from_a_writer_without_embeddings_opens(doctored: Doctored) -> None:
     db = doctored("DROP TABLE embeddings")
-    assert not _identify(db)[1].has_embeddings
+    assert _identify(db)[1].model is None
     assert ask(db, lambda db: READER.fused(db, Query("zebra"), _one_way), Budget.lasting(30)) is None
 
 

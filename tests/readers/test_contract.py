@@ -348,7 +348,7 @@ def test_a_store_with_vectors_is_searched_by_words_where_nobody_can_embed(
 ) -> None:
     path = tmp_path / "store.sqlite"
     db = open_at(make_store(path, DOCUMENTS, rollback=True, embed_model="openai:any", embed_fn=_embed_all))
-    assert reader.open(db, tables(db)).has_embeddings
+    assert reader.open(db, tables(db)).model
     answer = search(reader, db, Query("zebra", is_hybrid=True))
     assert (answer.mode, answer.hint) == ("lexical", HINT_NO_EMBEDDER)
     answer = search(reader, db, Query("zebra", is_hybrid=True), lambda model, text: [1.0, 0.0])

@@ -16,7 +16,7 @@ from collated_readers.values import text
 from .filters import IN_FILTER, filter_argument
 from .search import score_of
 
-__all__ = ["dense_hits_of", "fused_of", "has_embeddings"]
+__all__ = ["dense_hits_of", "fused_of", "model_of"]
 
 _SNIPPET_CHARACTERS = 160
 _UNIT_TOLERANCE = 1e-6  # float32 rounding of a unit vector stays far below
@@ -32,10 +32,11 @@ FROM sections AS s JOIN documents AS d ON d.doc_id = s.doc_id
 WHERE s.id IN (SELECT value FROM json_each(?))"""
 
 
-def has_embeddings(db: sqlite3.Connection) -> bool:
-    """Tell whether the store holds any vector; the table itself may be missing."""
+def model_of(db: sqlite3.Connection) -> str | None:
+    """Return the model whose vectors the store holds, None without any; the table itself may be missing."""
     exists = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'embeddings' AND type = 'table'").fetchone()
-    return exists is not None and db.execute(_MODEL).fetchone() is not None
+    row = db.execute(_MODEL).fetchone() if exists else None
+    return None if row is None else text(row[0])
 
 
 def fused_of(
@@ -46,9 +47,9 @@ def fused_of(
     A rank is the negated sum of 1 / (60 + position). What `query.within` shuts out of the dense list
     keeps its position there.
     """
-    if not has_embeddings(db):
+    model = model_of(db)
+    if model is None:
         return None
-    model = text(db.execute(_MODEL).fetchone()[0])
     limit = clamped(query.limit, SEARCH_LIMITS)
     dense = _nearest(db, embed(model, query.text), max(4 * limit, 20))
     allowed = _allowed(db, query, dense)

@@ -12,7 +12,7 @@ from collated_readers.contract import StoreError, StoreFacts
 from collated_readers.values import integer, text
 
 from .contents import meta_of
-from .hybrid import has_embeddings
+from .hybrid import model_of
 
 __all__ = ["VERSIONS", "facts_of", "is_contextpull"]
 
@@ -73,7 +73,7 @@ def facts_of(db: sqlite3.Connection, tables: Mapping[str, str]) -> StoreFacts:
         identity=_identity(db, version),
         documents=integer(documents),
         records=integer(sections),
-        has_embeddings=has_embeddings(db),
+        model=model_of(db),
     )
 
 
@@ -115,5 +115,5 @@ def _declaration(db: sqlite3.Connection, name: str) -> str:
 def _identity(db: sqlite3.Connection, version: str) -> str:
     # corpus_fingerprint covers the source files alone, not how they were cut, indexed or embedded.
     keys = ("corpus_fingerprint", "ingested_at", "section_max_chars", "embed_model", "index_text")
-    parts = [version, *(meta_of(db, key) for key in keys), has_embeddings(db)]
+    parts = [version, *(meta_of(db, key) for key in keys), model_of(db)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
