@@ -22,11 +22,12 @@ from collated_readers.contract import (
     StoreFacts,
     Tier,
 )
+from collated_readers.lines import needles_of
 from collated_readers.single import lexical
 
 from .contents import contents_of
 from .filters import path_matcher_of
-from .grep import matches_of, needles_of, texts_of
+from .grep import matches_of, texts_of
 from .hybrid import dense_hits_of, fused_of
 from .schema import VERSIONS, facts_of, is_contextpull
 from .search import digests_of, hits_of, ranked_of
