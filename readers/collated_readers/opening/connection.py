@@ -46,6 +46,7 @@ class StoreConnection(sqlite3.Connection):
     """A connection that `open_store` made; `signature` is that of the original.
 
     `cache` is the directory, which may not be there yet, of indexes that a format's reader makes itself.
+    `budget` is that of whoever asks at the moment, also for what a reader opens there.
     `mode` says how the bytes are reached: under SQLite's own locks (`rollback`), without any
     because no writer is at work (`immutable`), or in a private copy (`copy`).
     """
@@ -54,6 +55,7 @@ class StoreConnection(sqlite3.Connection):
     cache: Path
     mode: Mode
     signature: Signature
+    budget: Budget | None = None
     on_close: Callable[[], object] | None = None
 
     def __init__(self, *arguments: Any, **options: Any) -> None:  # sqlite3.connect's own
@@ -212,11 +214,13 @@ def _prepare(db: StoreConnection, budget: Budget) -> None:
 
 @contextmanager
 def _watched(db: StoreConnection, budget: Budget) -> Generator[None, None, None]:
+    db.budget = budget
     db.set_progress_handler(budget.is_spent, _OPCODES_PER_CHECK)
     try:
         yield
     finally:
         db.set_progress_handler(None, 0)
+        db.budget = None
 
 
 def ask(db: StoreConnection, function: Callable[[StoreConnection], T], budget: Budget) -> T:
