@@ -48,8 +48,15 @@ GRACE_S = 0.1
 _ATTEMPTS = 3
 # A store that had less than this may just have been asked too late; it does not count against it.
 _FAIR_S = 0.25
-# Failures that say nothing of the store's health: it is being written, or its file went.
-_PASSING = frozenset({"keeps_changing", "vanished", "locked", "hot_journal", "building", "opening"})
+# Failures that say nothing of the store's health: it is being written, its file went, or it answers other
+# questions than this one.
+_PASSING = frozenset(
+    {
+        *("keeps_changing", "vanished", "locked", "hot_journal", "building", "opening"),
+        *("indexing", "symbols_missing", "invalid_vector", "memory_budget_exceeded"),
+        "sqlite_snapshot_changed",
+    }
+)
 
 
 class Fanout:

@@ -15,6 +15,7 @@ from collated_readers import Budget
 
 from . import __version__, catalog, protocol
 from .cache import Cache
+from .coding import Coding
 from .corpora import Corpora
 from .errors import RequestFailed
 from .examining import Examining
@@ -29,12 +30,14 @@ from .reading import Reading
 from .searching import Report
 from .settings import Settings
 from .sidecars.keeper import Keeper
+from .similar import Similarity
 from .state import Memory
 
 __all__ = ["Gauges", "Methods"]
 
 _LONGEST_S = 60.0
-_REMEMBERED = ("search", "grep")
+_LEXICAL = ("search", "grep")  # what sidecars are for
+_REMEMBERED = (*_LEXICAL, "symbols", "references", "impact", "chunk", "vectors.search")
 
 
 class Gauges(msgspec.Struct):
@@ -78,13 +81,28 @@ class Methods:
         self.cache = cache
         self._fanout = fanout
         self._federation = Federation(fanout, corpora, cache)
-        self._grepping = Grepping(fanout, corpora, cache)
-        self._reading = Reading(fanout)
+        grepping, reading = Grepping(fanout, corpora, cache), Reading(fanout)
+        coding, similarity = Coding(fanout, reading, cache), Similarity(fanout, cache)
         self._keeper = keeper
         self._examining = examining
         self._memory = memory
         self._socket = socket
         self._whole: dict[str, Callable[[], Awaitable[Any]]] = {"rescan": self.rescan, "reload": reload}
+        self._reported: dict[str, Callable[[Any, Budget, Report | None], Awaitable[Any]]] = {
+            "search": self._federation.search,
+            "grep": grepping.grep,
+        }
+        self._asked: dict[str, Callable[[Any, Budget], Awaitable[Any]]] = {
+            "read": reading.read,
+            "neighbours": reading.neighbours,
+            "index": reading.index,
+            "symbols": coding.symbols,
+            "references": coding.references,
+            "impact": coding.impact,
+            "chunk": coding.chunk,
+            "architecture": coding.architecture,
+            "vectors.search": similarity.search,
+        }
         self._started = time.monotonic()
 
         self._flights: dict[tuple[object, ...], _Flight] = {}
@@ -168,7 +186,7 @@ class Methods:
         Raises:
             RequestFailed: `unknown_store`, `invalid_params`.
         """
-        if method in _REMEMBERED:
+        if method in _LEXICAL:
             self._keeper.touch(params.stores)
         key = self._key(codec, method, params)
         if key is None:
@@ -239,13 +257,9 @@ class Methods:
             return self.stores(params)
         budget = self._budget(params.deadline_ms)
         await self._ready(budget, sync=params.sync)
-        match method:
-            case "search":
-                return await self._federation.search(params, budget, report)
-            case "grep":
-                return await self._grepping.grep(params, budget, report)
-            case _:
-                return await getattr(self._reading, method)(params, budget)
+        if method in self._reported:
+            return await self._reported[method](params, budget, report)
+        return await self._asked[method](params, budget)
 
     async def _sidecars(self, params: protocol.CacheParams) -> protocol.CacheResult:
         keeper = self._keeper

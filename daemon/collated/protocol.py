@@ -1,97 +1,100 @@
 """The wire, as msgspec Structs: requests, results, notifications (DESIGN §6).
 
-The JSON Schema that `collate schema` prints is made from these. Fields are only ever appended, with
-defaults; names are never retyped or reused.
+What all methods share is in `protocol_rpc`, code and vector stores are in `protocol_code`; all of it is
+exported from here. The JSON Schema that `collate schema` prints is made from these. Fields are only ever
+appended, with defaults; names are never retyped or reused.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import msgspec
-from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
+from msgspec import UNSET, Struct, UnsetType, field
 
 from collated_readers import Tier
 
-__all__ = ["METHODS", "NOTIFICATIONS", "PROTOCOL_VERSION", "Method", "schema"]
+from .protocol_code import (
+    ArchitectureParams,
+    ArchitectureResult,
+    Chunk,
+    ChunkParams,
+    ChunkResult,
+    File,
+    ImpactParams,
+    ImpactResult,
+    Node,
+    PartialGraph,
+    Reference,
+    ReferencesParams,
+    ReferencesResult,
+    Similar,
+    Symbol,
+    SymbolsParams,
+    SymbolsResult,
+    VectorsSearchParams,
+    VectorsSearchResult,
+)
+from .protocol_rpc import (
+    Answered,
+    Envelope,
+    ErrorData,
+    ErrorObject,
+    ErrorResponse,
+    Failure,
+    Id,
+    Int,
+    Notification,
+    Params,
+    Request,
+    Response,
+)
+
+__all__ = [
+    "METHODS",
+    "NOTIFICATIONS",
+    "PROTOCOL_VERSION",
+    "Answered",
+    "ArchitectureParams",
+    "ArchitectureResult",
+    "Chunk",
+    "ChunkParams",
+    "ChunkResult",
+    "Envelope",
+    "ErrorData",
+    "ErrorObject",
+    "ErrorResponse",
+    "Failure",
+    "File",
+    "Id",
+    "ImpactParams",
+    "ImpactResult",
+    "Int",
+    "Method",
+    "Node",
+    "Notification",
+    "Params",
+    "PartialGraph",
+    "Reference",
+    "ReferencesParams",
+    "ReferencesResult",
+    "Request",
+    "Response",
+    "Similar",
+    "Symbol",
+    "SymbolsParams",
+    "SymbolsResult",
+    "VectorsSearchParams",
+    "VectorsSearchResult",
+    "schema",
+]
 
 PROTOCOL_VERSION = 1
 
 Mode = Literal["lexical", "hybrid"]
 Ranking = Literal["contract", "fused", "global", "smart", "default"]
 Statistics = Literal["addressed", "all"]
-# What every client's numbers hold (DESIGN §6); JSON itself knows no bounds.
-Int = Annotated[int, Meta(ge=-(2**53) + 1, le=2**53 - 1)]
-Id = str | Int
-
-# --------------------------------------------------------------------------- JSON-RPC 2.0
-
-
-class Envelope(Struct):
-    """Any message, decoded just far enough to route it; every field may be missing or wrong."""
-
-    jsonrpc: Any = None
-    method: Any = None
-    id: Any = UNSET
-    params: Raw | UnsetType = UNSET
-    result: Raw | UnsetType = UNSET
-    error: Any = UNSET
-
-
-class Request(Struct, omit_defaults=True):
-    """A request as a client sends it."""
-
-    method: str
-    id: Id
-    params: Any = None
-    jsonrpc: Literal["2.0"] | None = None
-
-
-class ErrorData(Struct, omit_defaults=True):
-    """What a program reads of an error."""
-
-    code: str
-    retryable: bool
-    suggestion: str | None = None
-    retry_after_ms: int | None = None
-
-
-class ErrorObject(Struct):
-    """JSON-RPC's error object."""
-
-    code: int
-    message: str
-    data: ErrorData
-
-
-class Response(Struct, kw_only=True):
-    """A final reply with a result, already encoded."""
-
-    jsonrpc: str = "2.0"
-    id: Id
-    result: Raw
-
-
-class ErrorResponse(Struct, kw_only=True):
-    """A final reply with an error; `id` is null when the request's could not be read."""
-
-    jsonrpc: str = "2.0"
-    id: Id | None
-    error: ErrorObject
-
-
-class Notification(Struct, kw_only=True):
-    """A message that wants no reply."""
-
-    jsonrpc: str = "2.0"
-    method: str
-    params: Any
-
 
 # --------------------------------------------------------------------------- parameters
-
-
-class Params(Struct, forbid_unknown_fields=True):
-    """The root of all parameter sets; unknown names are errors, so a typing mistake is seen."""
 
 
 class NoParams(Params):
@@ -209,23 +212,6 @@ class Reason(Struct, frozen=True):
 
     code: str
     message: str
-
-
-class Failure(Struct):
-    """A store that was asked and did not answer."""
-
-    store: str
-    code: str
-    message: str
-
-
-class Answered(Struct):
-    """How the stores fared; `failed` is in store order."""
-
-    asked: int
-    answered: int
-    skipped: int = 0
-    failed: list[Failure] = field(default_factory=list[Failure])
 
 
 class StoreStatus(Struct):
@@ -470,6 +456,12 @@ METHODS: Mapping[str, Method] = {
     "grep": Method(GrepParams, GrepResult),
     "neighbours": Method(NeighboursParams, NeighboursResult),
     "index": Method(IndexParams, IndexResult),
+    "symbols": Method(SymbolsParams, SymbolsResult),
+    "references": Method(ReferencesParams, ReferencesResult),
+    "impact": Method(ImpactParams, ImpactResult),
+    "chunk": Method(ChunkParams, ChunkResult),
+    "architecture": Method(ArchitectureParams, ArchitectureResult),
+    "vectors.search": Method(VectorsSearchParams, VectorsSearchResult),
     "rescan": Method(NoParams, Changes),
     "reload": Method(NoParams, ReloadResult),
     "cache": Method(CacheParams, CacheResult),

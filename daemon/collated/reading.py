@@ -37,7 +37,7 @@ class Reading:
         """
         asked, record_id = self._ref("read", params.ref)
         count = clamped(params.context, CONTEXT_LIMITS)
-        reading = await self._ask(asked, lambda db: asked.reader.read(db, record_id, count), budget)
+        reading = await self.ask(asked, lambda db: asked.reader.read(db, record_id, count), budget)
         context = [protocol.ContextRecord(*_fields(asked.store, each)) for each in reading.context]
         return ReadResult(*_fields(asked.store, reading.record), context=context)
 
@@ -49,7 +49,7 @@ class Reading:
         """
         asked, record_id = self._ref("neighbours", params.ref)
         before, after = (clamped(each, CONTEXT_LIMITS) for each in (params.before, params.after))
-        found = await self._ask(
+        found = await self.ask(
             asked, lambda db: asked.reader.neighbours(db, record_id, before, after), budget
         )
         return NeighboursResult(
@@ -64,8 +64,8 @@ class Reading:
             RequestFailed: as `read`, and `invalid_params` for a prefix without a store.
         """
         if params.store is not None:
-            asked = self._open("index", params.store)
-            text = await self._ask(asked, lambda db: asked.reader.index(db, params.prefix or None), budget)
+            asked = self.one("index", params.store)
+            text = await self.ask(asked, lambda db: asked.reader.index(db, params.prefix or None), budget)
             return IndexResult(text)
         if params.prefix:
             raise RequestFailed(
@@ -79,9 +79,14 @@ class Reading:
             raise RequestFailed(
                 "invalid_params", f"{ref!r} is not a ref", "a ref is STORE:ID, as `search` gives it"
             )
-        return self._open(method, name), record_id
+        return self.one(method, name), record_id
 
-    def _open(self, method: str, name: str) -> Asked:
+    def one(self, method: str, name: str) -> Asked:
+        """Return the store called *name*, which can answer *method*.
+
+        Raises:
+            RequestFailed: `unknown_store`, `store_unavailable`, `unsupported`.
+        """
         store = self._fanout.known(name)
         if store.state is not State.OPEN:
             message = store.reason.message if store.reason else "it is not open yet"
@@ -91,7 +96,12 @@ class Reading:
             raise RequestFailed("unsupported", f"a store of format {store.format} has no `{method}`")
         return Asked(store, self._fanout.inventory.reader(store))
 
-    async def _ask(self, asked: Asked, function: Callable[[StoreConnection], T], budget: Budget) -> T:
+    async def ask(self, asked: Asked, function: Callable[[StoreConnection], T], budget: Budget) -> T:
+        """Return what *function* gives on one store, whose failure is the request's.
+
+        Raises:
+            RequestFailed: `deadline_exceeded`, `store_unavailable`, and what the reader finds wrong.
+        """
         try:
             with anyio.fail_after(budget.remaining() + GRACE_S):
                 return await self._fanout.ask(asked, function, budget)

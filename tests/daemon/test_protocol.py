@@ -55,6 +55,12 @@ def test_the_methods_are_those_of_the_design() -> None:
         "grep",
         "neighbours",
         "index",
+        "symbols",
+        "references",
+        "impact",
+        "chunk",
+        "architecture",
+        "vectors.search",
         "rescan",
         "reload",
         "cache",
@@ -75,6 +81,14 @@ def test_the_methods_are_those_of_the_design() -> None:
         (protocol.Match, "store id ref doc heading_path line"),
         (protocol.Answered, "asked answered skipped failed"),
         (protocol.SearchResult, "hits mode hint complete stores"),
+        (protocol.Symbol, "store name qualified kind path line_start line_end sha256 signature"),
+        (protocol.Reference, "store path line kind confidence target receiver caller sha256"),
+        (
+            protocol.Node,
+            "store kind path name line_start distance via_edge via_confidence sha256",
+        ),
+        (protocol.Chunk, "store id ref path line_start line_end kind text sha256 symbol"),
+        (protocol.Similar, "store id ref doc heading_path kind text score metric direction model"),
     ],
 )
 def test_the_fields_are_those_of_the_design_in_its_order(struct: type[msgspec.Struct], fields: str) -> None:
@@ -165,7 +179,10 @@ STRICT = [name for name, method in METHODS.items() if method.params is not proto
 
 @pytest.mark.parametrize("name", STRICT)
 def test_an_unknown_parameter_is_refused_by_the_code_and_by_the_schema(name: str) -> None:
-    required: dict[str, Any] = {"query": "q", "ref": "s:i", "pattern": "p", "topics": [], "id": 1}
+    required: dict[str, Any] = {
+        **{"query": "q", "ref": "s:i", "pattern": "p", "topics": [], "id": 1, "name": "n", "target": "t"},
+        **{"path": "p", "line": 1, "store": "s", "vector": [1.0]},
+    }
     known = inspect.type_info(METHODS[name].params)
     assert isinstance(known, inspect.StructType)
     given = {field.encode_name: required[field.encode_name] for field in known.fields if field.required}

@@ -36,7 +36,7 @@ def _call(method: str, params: Callable[P, Struct], result: type[R]) -> Callable
         answer: R = client.call(method, params(*args, **kwargs))
         return answer
 
-    call.__name__ = method
+    call.__name__ = method.replace(".", "_")
     call.__doc__ = f"Call `{method}` and return its `{result.__name__}`. {params.__doc__}"
     return call
 
@@ -108,6 +108,12 @@ class Client:
     grep = _call("grep", protocol.GrepParams, protocol.GrepResult)
     neighbours = _call("neighbours", protocol.NeighboursParams, protocol.NeighboursResult)
     index = _call("index", protocol.IndexParams, protocol.IndexResult)
+    symbols = _call("symbols", protocol.SymbolsParams, protocol.SymbolsResult)
+    references = _call("references", protocol.ReferencesParams, protocol.ReferencesResult)
+    impact = _call("impact", protocol.ImpactParams, protocol.ImpactResult)
+    chunk = _call("chunk", protocol.ChunkParams, protocol.ChunkResult)
+    architecture = _call("architecture", protocol.ArchitectureParams, protocol.ArchitectureResult)
+    vectors_search = _call("vectors.search", protocol.VectorsSearchParams, protocol.VectorsSearchResult)
     stores = _call("stores", protocol.StoresParams, protocol.StoresResult)
     status = _call("status", protocol.NoParams, protocol.StatusResult)
     rescan = _call("rescan", protocol.NoParams, protocol.Changes)

@@ -1,0 +1,243 @@
+"""`symbols`, `references`, `impact`, `chunk`, `architecture`: questions to code stores (DESIGN §6)."""
+
+from collections.abc import Hashable, Mapping
+from functools import partial
+from typing import TypeVar, cast
+
+from msgspec import Struct
+from msgspec.structs import astuple
+
+from collated_readers import Budget, Reader, RequestError
+from collated_readers.code import (
+    DEPTH_LIMITS,
+    SYMBOL_LIMITS,
+    Chunk,
+    CodeReader,
+    Impact,
+    References,
+    Symbol,
+    Symbols,
+)
+from collated_readers.contract import clamped
+from collated_readers.opening import StoreConnection
+
+from . import protocol
+from .cache import Cache
+from .catalog import project_root, shown
+from .errors import RequestFailed
+from .fanout import Fanout
+from .gathering import Ask, Gathering
+from .merge_code import bounded, merge_files, merge_nodes, merge_references, merge_symbols
+from .protocol import (
+    ArchitectureParams,
+    ArchitectureResult,
+    ChunkParams,
+    ChunkResult,
+    ImpactParams,
+    ImpactResult,
+    PartialGraph,
+    ReferencesParams,
+    ReferencesResult,
+    SymbolsParams,
+    SymbolsResult,
+)
+from .reading import Reading
+from .selection import Selection
+
+__all__ = ["Coding", "inside"]
+
+T = TypeVar("T", bound=Struct)
+
+
+class _There(Struct, frozen=True):
+    """What a store has at a place: one chunk, or none."""
+
+    chunks: tuple[Chunk, ...]
+
+
+class Coding:
+    """Answers what is asked of the code stores that a request addresses."""
+
+    def __init__(self, fanout: Fanout, reading: Reading, cache: Cache) -> None:
+        """Ask through *fanout*, one store by *reading*; keep each store's part of an answer in *cache*."""
+        self._fanout = fanout
+        self._reading = reading
+        self._gathering = Gathering(fanout, cache)
+
+    async def symbols(self, params: SymbolsParams, budget: Budget) -> SymbolsResult:
+        """Return the definitions of a name.
+
+        Raises:
+            RequestFailed: `unknown_store`, `invalid_params`, `deadline_exceeded` when no store answered.
+        """
+        limit = clamped(params.limit, SYMBOL_LIMITS)
+        name = _given("name", params.name)
+        selection = self._fanout.select("symbols", params.stores, params.formats)
+
+        def ask(reader: Reader, db: StoreConnection, _: Budget) -> Symbols:
+            return _code(reader).symbols(db, name, limit, exact=params.exact)
+
+        answers = await self._gathered("symbols", selection, (name, limit, params.exact), ask, budget)
+        how, found, has_more = merge_symbols(answers, limit)
+        symbols, is_cut = bounded(_symbol(store, each) for store, each in found)
+        return SymbolsResult(
+            symbols=symbols,
+            how=how,
+            more=sum(each.more for each in answers.values() if each.symbols and each.how == how),
+            truncated=has_more or is_cut,
+            complete=not selection.outcome().failed,
+            stores=selection.outcome(),
+        )
+
+    async def references(self, params: ReferencesParams, budget: Budget) -> ReferencesResult:
+        """Return where a name is used and defined.
+
+        Raises:
+            RequestFailed: as `symbols`.
+        """
+        limit = clamped(params.limit, SYMBOL_LIMITS)
+        name, kind, path = _given("name", params.name), params.kind, params.path or None
+        selection = self._fanout.select("references", params.stores, params.formats)
+
+        def ask(reader: Reader, db: StoreConnection, _: Budget) -> References:
+            return _code(reader).references(db, name, kind, path, limit)
+
+        answers = await self._gathered("references", selection, (name, kind, path, limit), ask, budget)
+        found, has_more = merge_references(answers, limit)
+        references, is_cut = bounded(protocol.Reference(store, *astuple(each)) for store, each in found)
+        return ReferencesResult(
+            references=references,
+            coverage=_partial(answers),
+            truncated=has_more or is_cut,
+            complete=not selection.outcome().failed,
+            stores=selection.outcome(),
+        )
+
+    async def impact(self, params: ImpactParams, budget: Budget) -> ImpactResult:
+        """Return what a walk over the graph from a target comes to.
+
+        Raises:
+            RequestFailed: as `symbols`.
+        """
+        limit = clamped(params.limit, SYMBOL_LIMITS)
+        depth = clamped(params.depth, DEPTH_LIMITS)
+        target, direction = _given("target", params.target), params.direction
+        selection = self._fanout.select("impact", params.stores, params.formats)
+
+        def ask(reader: Reader, db: StoreConnection, hop: Budget) -> Impact:
+            return _code(reader).impact(db, target, direction, depth, hop)
+
+        answers = await self._gathered("impact", selection, (target, direction, depth), ask, budget)
+        found, has_more = merge_nodes(answers, limit)
+        paths, has_more_files = merge_files(answers, limit)
+        nodes, is_cut = bounded(protocol.Node(store, *astuple(each)) for store, each in found)
+        files, are_files_cut = bounded(protocol.File(*each) for each in paths)
+        return ImpactResult(
+            nodes=nodes,
+            files=files,
+            known_in=[store for store, each in answers.items() if each.is_known],
+            coverage=_partial(answers),
+            truncated=has_more or has_more_files or is_cut or are_files_cut,
+            complete=not selection.outcome().failed,
+            stores=selection.outcome(),
+        )
+
+    async def chunk(self, params: ChunkParams, budget: Budget) -> ChunkResult:
+        """Return what stands at a place, in each store that has it.
+
+        Raises:
+            RequestFailed: as `symbols`; where a store is named as `Reading.read`, `unknown_id` among them.
+        """
+        path = _given("path", params.path)
+        if params.line < 1:
+            raise RequestFailed("invalid_params", "`line` counts from 1")
+        ask = partial(_chunk, path, params.line)
+        if params.store is not None:
+            asked = self._reading.one("chunk", params.store)
+            there = await self._reading.ask(asked, lambda db: ask(asked.reader, db, budget), budget)
+            return ChunkResult([_shown(params.store, there)], False, True, protocol.Answered(1, 1))
+        selection = self._fanout.select("chunk", None, None)
+        answers = await self._gathered("chunk", selection, None, partial(_chunks, ask), budget)
+        chunks, is_cut = bounded(
+            _shown(store, chunk) for store, there in answers.items() for chunk in there.chunks
+        )
+        outcome = selection.outcome()
+        return ChunkResult(chunks, truncated=is_cut, complete=not outcome.failed, stores=outcome)
+
+    async def architecture(self, params: ArchitectureParams, budget: Budget) -> ArchitectureResult:
+        """Return the report that a program left in its store.
+
+        Raises:
+            RequestFailed: as `Reading.read`.
+        """
+        asked = self._reading.one("architecture", params.store)
+        report = await self._reading.ask(asked, lambda db: _code(asked.reader).architecture(db), budget)
+        return ArchitectureResult(params.store, None if report is None else dict(report))
+
+    async def _gathered(
+        self, method: str, selection: Selection, key: tuple[Hashable, ...] | None, ask: Ask[T], budget: Budget
+    ) -> Mapping[str, T]:
+        answers = await self._gathering.gather(method, selection, key, ask, budget)
+        selection.raise_fault()
+        return answers
+
+
+# --------------------------------------------------------------------------- asking one store
+
+
+def _code(reader: Reader) -> CodeReader:
+    return cast("CodeReader", reader)  # who has these capabilities has their methods
+
+
+def _chunk(path: str, line: int, reader: Reader, db: StoreConnection, _: Budget) -> Chunk:
+    return _code(reader).chunk(db, inside(path, project_root(str(db.path))), line)
+
+
+def _chunks(ask: Ask[Chunk], reader: Reader, db: StoreConnection, budget: Budget) -> _There:
+    try:
+        return _There((ask(reader, db, budget),))
+    except RequestError as error:
+        if error.code != "unknown_id":
+            raise
+        return _There(())
+
+
+def inside(path: str, root: str | None) -> str:
+    """Return *path* as it is in the project at *root*, if it is an absolute one in there; else as it is."""
+    return path.removeprefix(f"{shown(root).rstrip('/')}/") if root else path
+
+
+# --------------------------------------------------------------------------- for the wire
+
+
+def _given(name: str, value: str) -> str:
+    if not value:
+        raise RequestFailed("invalid_params", f"`{name}` must not be empty")
+    return value
+
+
+def _partial(answers: Mapping[str, Impact] | Mapping[str, References]) -> list[PartialGraph]:
+    return [
+        PartialGraph(store, list(answer.coverage.languages), answer.coverage.reason)
+        for store, answer in answers.items()
+        if answer.coverage.is_partial
+    ]
+
+
+def _symbol(store: str, symbol: Symbol) -> protocol.Symbol:
+    return protocol.Symbol(store, *astuple(symbol))
+
+
+def _shown(store: str, chunk: Chunk) -> protocol.Chunk:
+    return protocol.Chunk(
+        store=store,
+        id=chunk.id,
+        ref=f"{store}:{chunk.id}",
+        path=chunk.path,
+        line_start=chunk.line_start,
+        line_end=chunk.line_end,
+        kind=chunk.kind,
+        text=chunk.text,
+        sha256=chunk.sha256,
+        symbol=_symbol(store, chunk.symbol) if chunk.symbol else None,
+    )
