@@ -11,8 +11,9 @@ from collated_readers.contract import Budget, Match, Matches, Pattern, StoreErro
 from collated_readers.lines import line_finder
 from collated_readers.literals import fold
 from collated_readers.values import Row, text
+from collated_readers.within import filter_argument
 
-from .filters import IN_FILTER, filter_argument
+from .filters import IN_FILTER
 
 __all__ = ["matches_of", "texts_of"]
 

@@ -12,8 +12,9 @@ from contextlib import closing
 
 from collated_readers.contract import RRF_K, SEARCH_LIMITS, Embed, Hit, Query, Ranked, StoreError, clamped
 from collated_readers.values import text
+from collated_readers.within import filter_argument
 
-from .filters import IN_FILTER, filter_argument
+from .filters import IN_FILTER
 from .search import score_of
 
 __all__ = ["dense_hits_of", "fused_of", "model_of"]

@@ -24,9 +24,9 @@ from collated_readers.contract import (
 )
 from collated_readers.lines import needles_of
 from collated_readers.single import lexical
+from collated_readers.within import path_matcher_of
 
 from .contents import contents_of
-from .filters import path_matcher_of
 from .grep import matches_of, texts_of
 from .hybrid import dense_hits_of, fused_of
 from .schema import VERSIONS, facts_of, is_contextpull

@@ -15,8 +15,9 @@ from collections.abc import Sequence
 
 from collated_readers.contract import Hit, Query, Ranked, StoreError, Tier
 from collated_readers.values import Row, text
+from collated_readers.within import filter_argument
 
-from .filters import IN_FILTER, filter_argument
+from .filters import IN_FILTER
 from .words import match_of, tiers_of, words_of
 
 __all__ = ["digests_of", "hits_of", "ranked_of", "score_of"]
