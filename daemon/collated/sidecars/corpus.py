@@ -149,7 +149,7 @@ def summed(parts: Iterable[tuple[Sequence[Matching], Question]]) -> Statistics:
         for matching in matchings:
             more_rows, more_tokens = matching.totals()
             rows, tokens = rows + more_rows, tokens + more_tokens
-            frequencies.update({phrase: len(matching.found(phrase).rows) for phrase in wanted})
+            frequencies.update({phrase: matching.found(phrase).count for phrase in wanted})
     return Statistics(dict(frequencies), rows, tokens / max(1, rows))
 
 
@@ -168,10 +168,12 @@ def best(
             break
         is_last = tier == question.tiers[-1]
         words = question.words(tier)
-        tops = [
-            _top(rows.new(matching.tier(tier, words), is_last=is_last), wanted)
-            for rows, matching in zip(seen, matchings, strict=True)
-        ]
+        tops: list[Scored] = []
+        for rows, matching in zip(seen, matchings, strict=True):
+            least = _edge(_scores(tops), wanted)
+            # As many as the limit, since some of them may be of better tiers.
+            scored = matching.best(tier, words, question.limit, least)
+            tops.append(_top(rows.new(scored, is_last=is_last), wanted))
         here = _in_order(sections, tops, tier, wanted, order)
         found += [each for _, each in here[:wanted]]
     return found
@@ -201,6 +203,10 @@ def _top(scored: Scored, wanted: int) -> Scored:
     return _from(scored, _edge(scored.scores, wanted))
 
 
+def _scores(tops: Sequence[Scored]) -> NDArray[np.float64]:
+    return np.concatenate([np.empty(0), *(top.scores for top in tops)])
+
+
 def _edge(scores: NDArray[np.float64], wanted: int) -> float:
     return float(np.partition(scores, -wanted)[-wanted]) if len(scores) > wanted else 0.0
 
@@ -216,7 +222,7 @@ def _in_order(
     sections: Sequence[Addressed], tops: Sequence[Scored], tier: Tier, wanted: int, order: Order
 ) -> list[_Keyed]:
     """Return the best *wanted* and more of all segments' rows, in order."""
-    edge = _edge(np.concatenate([np.empty(0), *(top.scores for top in tops)]), wanted)
+    edge = _edge(_scores(tops), wanted)
     keyed: list[_Keyed] = []
     for section, top in zip(sections, tops, strict=True):
         keyed += _candidates(section, _from(top, edge), tier, wanted, order)

@@ -21,6 +21,7 @@ from .trigrams import index_texts
 
 __all__ = [
     "Arrays",
+    "Norms",
     "Piece",
     "Segment",
     "index_store",
@@ -53,6 +54,27 @@ class Piece(Struct, frozen=True):
     weights: tuple[int, ...]
 
 
+class Norms:
+    """What bm25 adds to a frequency for the length of each row, and the least of it in each slot."""
+
+    def __init__(self, rows: NDArray[np.float64], row_starts: NDArray[np.int64]) -> None:
+        """Take what is added in each of *rows*."""
+        self.rows = rows
+        self._row_starts = row_starts
+        self._least: NDArray[np.float64] | None = None
+
+    @property
+    def least(self) -> NDArray[np.float64]:
+        """Return the least of each slot, 1 where there are no rows."""
+        if self._least is None:
+            starts = self._row_starts[:-1]
+            has_rows = self._row_starts[1:] > starts
+            least = np.ones(len(starts))
+            least[has_rows] = np.minimum.reduceat(self.rows, starts[has_rows]) if has_rows.any() else 1.0
+            self._least = least
+        return self._least
+
+
 class Segment:
     """Some stores' postings. Its arrays may be memory-mapped and are never written to."""
 
@@ -61,13 +83,18 @@ class Segment:
         self.pieces = tuple(pieces)
         self.arrays = arrays
         self._within: dict[tuple[str, ...], NDArray[np.bool_]] = {}
-        self.other_norms: tuple[float, NDArray[np.float64]] | None = None  # of the average last asked for
+        self._other_norms: tuple[float, Norms] | None = None  # of the average last asked for
         # Records and tokens of each slot.
         self.totals = np.array(
             [[piece.total_rows for piece in pieces], [piece.total_tokens for piece in pieces]], np.int64
         )
+        # What an instance in each column counts, by slot.
+        widest = max((len(piece.weights) for piece in pieces), default=0)
+        self.weights = np.array(
+            [[*piece.weights, *[0] * (widest - len(piece.weights))] for piece in pieces], np.int64
+        )
         self.row_starts = arrays["row_starts"]
-        self.norms = arrays["norms"]
+        self.norms = Norms(arrays["norms"], self.row_starts)
         self.rows = arrays["rows"]
         self.freqs = arrays["freqs"]
         self.counts = arrays["counts"]
@@ -93,7 +120,12 @@ class Segment:
     @property
     def size(self) -> int:
         """Return the number of rows."""
-        return len(self.norms)
+        return len(self.norms.rows)
+
+    @property
+    def column_shift(self) -> int:
+        """Return by how many bits a position's column is shifted."""
+        return _SHORT_SHIFT if self.positions.dtype == np.uint16 else COLUMN_SHIFT
 
     def find(self, term: bytes) -> int:
         """Return the term's place, -1 where no store has it."""
@@ -139,7 +171,15 @@ class Segment:
 
     def slots_of(self, rows: NDArray[Any]) -> NDArray[np.int64]:
         """Return the slot of each of *rows*."""
-        return np.searchsorted(self.row_starts, rows, "right") - 1
+        return self.row_starts.searchsorted(rows, "right") - 1
+
+    def norms_by(self, average: float) -> Norms:
+        """Return what the norms would be if *average* were every store's mean length."""
+        kept = self._other_norms
+        if kept is None or kept[0] != average:
+            kept = (average, Norms(norms_of(self.arrays["lengths"], average), self.row_starts))
+            self._other_norms = kept
+        return kept[1]
 
 
 def index_store(
@@ -254,6 +294,7 @@ def numbers(values: NDArray[Any]) -> list[int]:
 
 def ranges(starts: NDArray[Any], lengths: NDArray[Any]) -> NDArray[np.int64]:
     """Return the indices of all ranges of *lengths* from *starts*, one after the other."""
-    ends = np.cumsum(lengths, dtype=np.int64)
+    ends: NDArray[np.int64] = lengths.cumsum(dtype=np.int64)
     total = int(ends[-1]) if len(ends) else 0
-    return np.repeat(starts.astype(np.int64) - (ends - lengths), lengths) + np.arange(total)
+    shifts: NDArray[np.int64] = starts.astype(np.int64) - (ends - lengths)
+    return shifts.repeat(lengths) + np.arange(total)

@@ -197,7 +197,7 @@ class Model:
                 docs[int(arrays["row_docs"][row])],
                 int(arrays["locators"][row]),
                 int(arrays["lengths"][row]),
-                float(segment.norms[row]),
+                float(segment.norms.rows[row]),
             )
             for row in range(segment.size)
         ]

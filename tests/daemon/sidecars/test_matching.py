@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from collated.sidecars.combining import combine
-from collated.sidecars.matching import Found, Matching, Scored, Statistics
+from collated.sidecars.finding import Found
+from collated.sidecars.matching import Matching, Scored, Statistics
 from collated.sidecars.segment import Segment, index_store
 from collated_readers import Budget, Query, Ranked, StoreError, Tier
 from collated_readers.contextpull import ContextPull
