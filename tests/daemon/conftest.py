@@ -23,6 +23,7 @@ import anyio.to_thread
 import msgspec
 import pytest
 from blockbuster import BlockBuster, blockbuster_ctx
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from collated.cache import Cache
@@ -54,10 +55,13 @@ from collated_readers import (
     RequestError,
     StoreFacts,
     Tier,
+    code,
 )
+from collated_readers.code import Chunk, Impact, ReferenceKind, References, Symbols
 from collated_readers.contextpull import ContextPull
 from collated_readers.opening import StoreConnection
 from collated_readers.registry import READERS
+from collated_readers.vectors import MEMORY_BYTES, Similar, VectorFacts
 
 MakeStore = Callable[..., Path]
 PutStore = Callable[..., Path]
@@ -324,12 +328,87 @@ class Scripted(ContextPull):
         return name
 
 
+Answers = dict[str, Mapping[str, Any]]
+"""What each store answers, or raises, by the method that asks it."""
+
+
+class Coded(Scripted):
+    """A reader of code and of vectors that answers as `answers` say, or raises what they hold."""
+
+    format = "coded"
+    capabilities = Scripted.capabilities | {
+        *("symbols", "references", "impact", "chunk", "architecture", "vectors.search")
+    }
+
+    def __init__(self, answers: Answers) -> None:
+        super().__init__({store: {} for store in answers})
+        self.answers = answers
+        self.asked: list[tuple[str, object]] = []
+
+    def symbols(self, db: sqlite3.Connection, name: str, limit: int, *, exact: bool) -> Symbols:
+        """Give the first of what is written down."""
+        answer: Symbols = self._answer(db, "symbols", (name, limit, exact)) or Symbols(())
+        return replace(answer, symbols=answer.symbols[:limit], is_truncated=len(answer.symbols) > limit)
+
+    def references(
+        self, db: sqlite3.Connection, name: str, kind: ReferenceKind, path: str | None, limit: int
+    ) -> References:
+        """Give the first of what is written down."""
+        answer: References = self._answer(db, "references", (name, kind, path, limit)) or References(())
+        is_truncated = len(answer.references) > limit
+        return replace(answer, references=answer.references[:limit], is_truncated=is_truncated)
+
+    def impact(
+        self, db: sqlite3.Connection, target: str, direction: code.Direction, depth: int, budget: Budget
+    ) -> Impact:
+        """Give what is written down, or know no such target."""
+        answer = self._answer(db, "impact", (target, direction, depth))
+        return answer or Impact((), (), is_known=False)
+
+    def chunk(self, db: sqlite3.Connection, path: str, line: int) -> Chunk:
+        """Give what is written down."""
+        answer: Chunk | None = self._answer(db, "chunk", (path, line))
+        if answer is None:
+            raise RequestError("unknown_id", f"no file {path} with text at line {line}")
+        return answer
+
+    def architecture(self, db: sqlite3.Connection) -> Mapping[str, Any] | None:
+        """Give what is written down."""
+        report: Mapping[str, Any] | None = self._answer(db, "architecture", ())
+        return report
+
+    def vectors(self, db: sqlite3.Connection) -> VectorFacts:
+        """Give what is written down."""
+        facts: VectorFacts = self._answer(db, "vectors", ())
+        return facts
+
+    def similar(
+        self,
+        db: sqlite3.Connection,
+        vector: Sequence[float],
+        limit: int,
+        budget: Budget,
+        memory_bytes: int = MEMORY_BYTES,
+    ) -> list[Similar]:
+        """Give the first of what is written down."""
+        near: Sequence[Similar] = self._answer(db, "similar", (list(vector), limit)) or ()
+        return list(near[:limit])
+
+    def _answer(self, db: sqlite3.Connection, method: str, given: object) -> Any:
+        name = self._begin(db, method)
+        self.asked.append((method, given))
+        answer = self.answers[name].get(method)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
 class World:
     """Small real stores, one for each name in a script, and the daemon's parts that ask them."""
 
-    def __init__(self, stores: Path, script: Script, assemble: Assemble, workers: int) -> None:
+    def __init__(self, stores: Path, reader: Scripted, assemble: Assemble, workers: int) -> None:
         self.stores = stores
-        self.reader = Scripted(script)
+        self.reader = reader
         self.parts = assemble(readers=[self.reader])
         self.fanout = Fanout(self.parts.inventory, self.parts.pool, workers)
         self._ages = itertools.count(_LONG_AGO_S)
@@ -388,7 +467,30 @@ def world(assemble: Assemble, stores: Path, workers: int) -> OpenWorld:
     """`await world(script)` opens stores that answer as the script says."""
 
     async def open_it(script: Script) -> World:
-        opened = World(stores, script, assemble, workers)
+        opened = World(stores, Scripted(script), assemble, workers)
+        await opened.open()
+        return opened
+
+    return open_it
+
+
+class CodeWorld(World):
+    """Small real stores that answer as `coded` says."""
+
+    def __init__(self, stores: Path, coded: Coded, assemble: Assemble, workers: int) -> None:
+        super().__init__(stores, coded, assemble, workers)
+        self.coded = coded
+
+
+OpenCode = Callable[[Answers], Awaitable[CodeWorld]]
+
+
+@pytest.fixture
+def code_world(assemble: Assemble, stores: Path, workers: int) -> OpenCode:
+    """`await code_world(answers)` opens stores of code and vectors that answer so."""
+
+    async def open_it(answers: Answers) -> CodeWorld:
+        opened = CodeWorld(stores, Coded(answers), assemble, workers)
         await opened.open()
         return opened
 
