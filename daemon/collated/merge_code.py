@@ -9,7 +9,7 @@ from typing import Any, TypeVar, get_args
 import msgspec
 from msgspec import Struct
 
-from collated_readers.code import How, Impact, Node, Reference, References, Symbol, Symbols
+from collated_readers.code import DEPTH_LIMITS, How, Impact, Node, Reference, References, Symbol, Symbols
 from collated_readers.vectors import Similar, VectorFacts
 
 __all__ = [
@@ -31,6 +31,7 @@ MOST_BYTES = 4 * 1024 * 1024
 """What the rows of one answer take on the wire at most, but for a single row that is larger."""
 
 _HOW: Mapping[How, int] = {how: place for place, how in enumerate(get_args(How))}
+_POSSIBLE = "possible_call"
 _CONFIDENCE: Mapping[str | None, int] = {"extracted": 0, "inferred": 1, "ambiguous": 2}
 
 
@@ -59,13 +60,30 @@ def _symbol_key(symbol: Symbol) -> tuple[Any, ...]:
 def merge_references(
     answers: Mapping[str, References], limit: int
 ) -> tuple[list[tuple[str, Reference]], bool]:
-    """Return the first *limit* references of all stores, and whether there are more."""
-    rows = _in_order({store: answer.references for store, answer in answers.items()}, _reference_key)
+    """Return the first *limit* references of all stores, and whether there are more.
+
+    By path, line, kind and store; then what a call may mean or not, by its place in its own store's list.
+    """
+    every = [
+        (place, store, reference)
+        for store, answer in answers.items()
+        for place, reference in _placed(answer.references)
+    ]
+    rows = [(store, row) for _, store, row in sorted(every, key=lambda each: _reference_key(*each))]
     return rows[:limit], len(rows) > limit or any(each.is_truncated for each in answers.values())
 
 
-def _reference_key(reference: Reference) -> tuple[Any, ...]:
-    return (reference.path, reference.line, reference.kind)
+def _placed(references: Sequence[Reference]) -> Iterable[tuple[int, Reference]]:
+    """Return each reference with its place among those that are sure, or among those that are not."""
+    sure = [each for each in references if each.kind != _POSSIBLE]
+    yield from enumerate(sure)
+    yield from enumerate(each for each in references if each.kind == _POSSIBLE)
+
+
+def _reference_key(place: int, store: str, reference: Reference) -> tuple[Any, ...]:
+    if reference.kind == _POSSIBLE:  # likely ones first, as their reader knows them
+        return (True, place, reference.path, reference.line, store)
+    return (False, reference.path, reference.line, reference.kind, store, place)
 
 
 def merge_nodes(answers: Mapping[str, Impact], limit: int) -> tuple[list[tuple[str, Node]], bool]:
@@ -81,15 +99,30 @@ def _node_key(node: Node) -> tuple[Any, ...]:
         node.path,
         node.kind,
         node.name,
-        node.line_start or 0,
+        -1 if node.line_start is None else node.line_start,
         node.via_edge,
     )
 
 
 def merge_files(answers: Mapping[str, Impact], limit: int) -> tuple[list[tuple[str, str]], bool]:
-    """Return the first *limit* files, as store and path, by path and store, and whether there are more."""
-    rows = sorted({(path, store) for store, answer in answers.items() for path in answer.files})
-    return [(store, path) for path, store in rows[:limit]], len(rows) > limit
+    """Return the first *limit* files, as store and path, and whether there are more.
+
+    By the distance of the nearest node in them, path and store.
+    """
+    rows = sorted(
+        (distance, path, store)
+        for store, answer in answers.items()
+        for path, distance in _distances(answer).items()
+    )
+    return [(store, path) for _, path, store in rows[:limit]], len(rows) > limit
+
+
+def _distances(answer: Impact) -> Mapping[str, int]:
+    distances = dict.fromkeys(answer.files, DEPTH_LIMITS[1] + 1)
+    for node in answer.nodes:
+        if node.path in distances:
+            distances[node.path] = min(distances[node.path], node.distance)
+    return distances
 
 
 def are_alike(answers: Iterable[Near]) -> bool:

@@ -52,7 +52,7 @@ class SymbolsParams(Params):
 
 
 class ReferencesParams(Params):
-    """`name` may be `Owner.member`; `path` is the one file to look at; `limit` is clamped to 1..1000."""
+    """`name` may be `Owner.member`; `path` is a file or folder; `limit` is clamped to 1..1000."""
 
     name: str
     kind: ReferenceKind = "all"
@@ -167,7 +167,10 @@ class Reference(Struct):
 
 
 class ReferencesResult(Struct):
-    """References by path, line, kind and store; `coverage` names the stores that know but a part."""
+    """References by path, line, kind and store, then each `possible_call`, the likelier ones first.
+
+    `coverage` names the stores that know but a part.
+    """
 
     references: list[Reference]
     coverage: list[PartialGraph]
@@ -198,7 +201,7 @@ class File(Struct):
 
 
 class ImpactResult(Struct):
-    """Nodes by distance, confidence, path, kind, name, line, edge and store; files by path and store.
+    """Nodes by distance, confidence, path, kind, name, line, edge and store; files by distance, path, store.
 
     `known_in` are the stores that have the target; elsewhere there is nothing to walk from.
     """

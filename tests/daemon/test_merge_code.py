@@ -40,7 +40,7 @@ references = st.builds(
     Reference,
     path=paths,
     line=lines,
-    kind=st.sampled_from(["call", "definition"]),
+    kind=st.sampled_from(["call", "definition", "possible_call"]),
     confidence=confidences,
     target=st.none(),
     receiver=st.none(),
@@ -234,6 +234,30 @@ def test_a_file_of_two_projects_is_named_for_each_and_once() -> None:
 
     assert merge_code.merge_files(answers, 2) == ([("a", "x.py"), ("b", "x.py")], True)
     assert merge_code.merge_files(answers, 3)[1] is False
+
+
+def test_files_come_nearest_first() -> None:
+    far, near = (
+        Node("symbol", path, "f", 1, at, "call", None, "0") for path, at in (("a.py", 2), ("z.py", 1))
+    )
+    answers = {"s": Impact((far, near), ("a.py", "z.py", "unknown.py"))}
+
+    assert [path for _, path in merge_code.merge_files(answers, 9)[0]] == ["z.py", "a.py", "unknown.py"]
+
+
+def test_calls_that_may_mean_something_else_come_last_in_their_stores_order() -> None:
+    def call(path: str, kind: str = "possible_call") -> Reference:
+        return Reference(path, 1, kind, None, None, None, None, "0")
+
+    answers = {
+        "b": References((call("m.py", "call"), call("z.py"), call("b.py"))),
+        "a": References((call("n.py", "call"), call("y.py"))),
+    }
+
+    assert [(store, each.path) for store, each in merge_code.merge_references(answers, 9)[0]] == [
+        *[("b", "m.py"), ("a", "n.py")],
+        *[("a", "y.py"), ("b", "z.py"), ("b", "b.py")],
+    ]
 
 
 # --------------------------------------------------------------------------- vectors
