@@ -20,7 +20,7 @@ __all__ = ["Corpora", "Coverage", "Segments"]
 T = TypeVar("T")
 
 # A thread's wake-up costs as much as this many postings take.
-_AT_ONCE = 20_000
+_AT_ONCE = 60_000
 _CHOICES = 64  # sets of stores that are remembered until something changes
 
 
