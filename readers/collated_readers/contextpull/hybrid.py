@@ -10,7 +10,8 @@ from array import array
 from collections.abc import Sequence
 from contextlib import closing
 
-from collated_readers.contract import RRF_K, SEARCH_LIMITS, Embed, Hit, Query, Ranked, StoreError, clamped
+from collated_readers.contract import Embed, Hit, Query, Ranked, StoreError
+from collated_readers.fusing import dense_depth, reciprocal
 from collated_readers.values import text
 from collated_readers.within import filter_argument
 
@@ -45,29 +46,13 @@ def fused_of(
 ) -> list[Ranked] | None:
     """Return *lexical* and the dense list fused, best first; None when there are no embeddings.
 
-    A rank is the negated sum of 1 / (60 + position). What `query.within` shuts out of the dense list
-    keeps its position there.
+    What `query.within` shuts out of the dense list keeps its position there.
     """
     model = model_of(db)
     if model is None:
         return None
-    limit = clamped(query.limit, SEARCH_LIMITS)
-    dense = _nearest(db, embed(model, query.text), max(4 * limit, 20))
-    allowed = _allowed(db, query, dense)
-    sums: dict[str, float] = {}
-    for position, one in enumerate(lexical, start=1):
-        sums[one.id] = sums.get(one.id, 0.0) + 1.0 / (RRF_K + position)
-    for position, record_id in enumerate(dense, start=1):
-        if record_id in allowed:
-            sums[record_id] = sums.get(record_id, 0.0) + 1.0 / (RRF_K + position)
-    known = {one.id: one for one in lexical}
-    order = sorted(sums.items(), key=lambda item: (-item[1], item[0]))[:limit]
-    return [
-        Ranked(found.id, found.tier, -total, found.row)
-        if (found := known.get(record_id))
-        else Ranked(record_id, "dense", -total, 0)
-        for record_id, total in order
-    ]
+    dense = _nearest(db, embed(model, query.text), dense_depth(query.limit))
+    return reciprocal(lexical, dense, _allowed(db, query, dense), query.limit)
 
 
 def _nearest(db: sqlite3.Connection, wanted: Sequence[float], depth: int) -> list[str]:
