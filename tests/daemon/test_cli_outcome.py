@@ -9,10 +9,12 @@ import pytest
 from collated import protocol
 from collated.cli import outcome
 from collated.cli.arguments import client_parser, daemon_parser
+from collated.cli.code_commands import CODE_COMMANDS
 from collated.cli.commands import COMMANDS
 from collated.client import DaemonUnreachable
 from collated.errors import CODES, CollatedError, ConfigError, RequestFailed
 from collated.protocol import Answered, Failure
+from collated_readers.code import Direction, ReferenceKind
 
 HIT: Any = None  # that there is one is all that counts
 FINE, PARTLY = Answered(1, 1), Answered(2, 1, 0, [Failure("a", "locked", "locked")])
@@ -41,6 +43,21 @@ def grep(found: int, *, complete: bool = True) -> protocol.GrepResult:
         (protocol.IndexResult("x"), 0),
         (protocol.IndexResult(""), 1),
         (protocol.Changes([], [], []), 0),
+        (protocol.SymbolsResult([HIT], "exact", 0, False, True, FINE), 0),
+        (protocol.SymbolsResult([], None, 0, False, True, FINE), 1),
+        (protocol.SymbolsResult([HIT], "exact", 0, False, False, PARTLY), 3),
+        (protocol.ReferencesResult([HIT], [], False, True, FINE), 0),
+        (protocol.ReferencesResult([], [], False, True, FINE), 1),
+        (protocol.ImpactResult([HIT], [], ["a"], [], False, True, FINE), 0),
+        (protocol.ImpactResult([], [], ["a"], [], False, True, FINE), 1),
+        (protocol.ImpactResult([], [], [], [], False, False, PARTLY), 3),
+        (protocol.ChunkResult([HIT], False, True, FINE), 0),
+        (protocol.ChunkResult([], False, True, FINE), 1),
+        (protocol.ArchitectureResult("a", {"x": 1}), 0),
+        (protocol.ArchitectureResult("a", None), 1),
+        (protocol.VectorsSearchResult([HIT], "score", False, True, FINE), 0),
+        (protocol.VectorsSearchResult([], "score", False, True, FINE), 1),
+        (protocol.VectorsSearchResult([HIT], "score", False, False, PARTLY), 3),
     ],
 )
 def test_the_exit_code_follows_from_the_result(result: Any, code: int) -> None:
@@ -54,6 +71,7 @@ def test_the_exit_code_follows_from_the_result(result: Any, code: int) -> None:
         (RequestFailed("unknown_store", ""), 1),
         (RequestFailed("invalid_params", ""), 2),
         (RequestFailed("pattern_rejected", ""), 2),
+        (RequestFailed("query_model_mismatch", ""), 2),
         (RequestFailed("store_unavailable", ""), 3),
         (RequestFailed("deadline_exceeded", ""), 3),
         (RequestFailed("draining", ""), 69),
@@ -102,6 +120,12 @@ def test_a_search_takes_every_option_of_the_design() -> None:
         "remove docs",
         "completion zsh",
         "cache --clear --json",
+        "symbols Box.get --exact --store a --format codebase-index --limit 3",
+        "refs get --kind callers --path src/ --json --sync",
+        "impact get --direction both --depth 3 --deadline-ms 100",
+        "chunk src/a.py:12 --store a",
+        "architecture a --json",
+        "similar --vector - --model m --limit 5 --socket /s --no-spawn",
         *("status", "rescan", "reload", "watch", "doctor", "demo", "schema"),
     ],
 )
@@ -112,7 +136,10 @@ def test_a_command_is_understood_alike_whether_the_others_are_built_or_not(typed
 
 @pytest.mark.parametrize(
     "typed",
-    ["search", "search x --limit many", "search x --mode magic", "nonsense", "read", "completion fish"],
+    [
+        *("search", "search x --limit many", "search x --mode magic", "nonsense", "read", "completion fish"),
+        *("symbols", "refs x --kind none", "impact x --direction left", "similar", "chunk"),
+    ],
 )
 def test_a_mistake_is_usage(typed: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
@@ -127,6 +154,20 @@ def test_the_defaults_and_choices_are_those_of_the_wire() -> None:
     assert (given.limit, given.mode, given.sync) == (wire.limit, wire.mode, wire.sync)
     assert client_parser().parse_args(["grep", "x"]).limit == protocol.GrepParams("x").limit
     assert client_parser().parse_args(["read", "x"]).context == protocol.ReadParams("x").context
+    for command, params in (
+        ("symbols x", protocol.SymbolsParams("x")),
+        ("refs x", protocol.ReferencesParams("x")),
+        ("impact x", protocol.ImpactParams("x")),
+        ("similar --vector x", protocol.VectorsSearchParams([1.0])),
+    ):
+        typed = vars(client_parser().parse_args(command.split()))
+        shared = typed.keys() & set(params.__struct_fields__) - {"name", "target", "vector"}
+        assert {name: typed[name] for name in shared} == {name: getattr(params, name) for name in shared}
+        assert "limit" in shared
+    for option, choices in (("--kind", ReferenceKind), ("--direction", Direction)):
+        for choice in typing.get_args(choices):
+            command = "refs" if option == "--kind" else "impact"
+            client_parser().parse_args([command, "x", option, choice])
     for option, choices in (("--mode", protocol.Mode), ("--ranking", protocol.Ranking)):
         for choice in typing.get_args(choices):
             client_parser().parse_args(["search", "x", option, choice])
@@ -141,7 +182,7 @@ def test_people_get_the_daemons_ranking_and_each_text_once() -> None:
 def test_every_command_is_in_the_help_and_nothing_else() -> None:
     named = set(re.findall(r"^    (\w+)\b", client_parser().format_help(), re.MULTILINE))
     others = {"add", "remove", "doctor", "demo", "schema", "completion"}
-    assert named == set(COMMANDS) | others
+    assert named == {*COMMANDS, *CODE_COMMANDS} | others
 
 
 def test_the_daemons_own_command_runs_and_checks() -> None:

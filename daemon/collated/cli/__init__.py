@@ -85,10 +85,12 @@ def _command(name: str) -> Callable[[Session], int]:
             from .completion import completion
 
             return completion
-        case "schema":
-            return _schema
-        case "demo":
-            return _demo
+        case "symbols" | "refs" | "impact" | "chunk" | "architecture" | "similar":
+            from .code_commands import CODE_COMMANDS
+
+            return CODE_COMMANDS[name]
+        case "schema" | "demo":
+            return {"schema": _schema, "demo": _demo}[name]
         case _:
             from .commands import COMMANDS
 

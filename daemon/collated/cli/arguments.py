@@ -77,6 +77,10 @@ def _scope(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--in", dest="within", action="append", metavar="G", help="only documents of this path or glob"
     )
+    _of_stores(parser)
+
+
+def _of_stores(parser: ArgumentParser) -> None:
     parser.add_argument("--store", dest="stores", action="append", metavar="NAME", help="only this store")
     parser.add_argument("--format", dest="formats", action="append", metavar="F", help="only this format")
     _time(parser)
@@ -104,6 +108,66 @@ def _index(parser: ArgumentParser) -> None:
     parser.add_argument("store", nargs="?", metavar="STORE")
     parser.add_argument("--prefix", metavar="P", help="only documents whose path begins so")
     _time(parser)
+
+
+def _symbols(parser: ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="a name, how it begins, or Owner.member")
+    parser.add_argument("--exact", action="store_true", help="only what is called exactly so")
+    _limit(parser, 20)
+    _of_stores(parser)
+
+
+def _refs(parser: ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="a name, or Owner.member")
+    parser.add_argument(
+        "--kind", choices=("all", "callers", "definitions"), default="all", help="which (all)"
+    )
+    parser.add_argument("--path", metavar="P", help="only in this file or folder")
+    _limit(parser, 50)
+    _of_stores(parser)
+
+
+def _impact(parser: ArgumentParser) -> None:
+    parser.add_argument("target", metavar="TARGET", help="a file, a symbol, Owner.member, or a path's end")
+    parser.add_argument(
+        "--direction",
+        choices=("up", "down", "both"),
+        default="up",
+        help="to what depends on it, to what it depends on (up)",
+    )
+    parser.add_argument("--depth", type=int, default=2, metavar="N", help="how far, 1 to 10 (2)")
+    _limit(parser, 200)
+    _of_stores(parser)
+
+
+def _chunk(parser: ArgumentParser) -> None:
+    parser.add_argument("place", metavar="FILE:LINE", help="a line of a file, by its path in the project")
+    parser.add_argument("--store", metavar="NAME", help="only this store")
+    _time(parser)
+
+
+def _architecture(parser: ArgumentParser) -> None:
+    parser.add_argument("store", metavar="STORE")
+    _time(parser)
+
+
+def _similar(parser: ArgumentParser) -> None:
+    vector = parser.add_argument(
+        "--vector",
+        required=True,
+        metavar="FILE",
+        help="a JSON array of numbers, or raw little-endian float32; - is standard input",
+    )
+    _is_path(vector)
+    parser.add_argument("--model", metavar="M", help="only stores whose vectors this model made")
+    _limit(parser, 10)
+    _of_stores(parser)
+
+
+def _limit(parser: ArgumentParser, usual: int) -> None:
+    parser.add_argument(
+        "--limit", type=int, default=usual, metavar="N", help=f"how many, 1 to 1000 ({usual})"
+    )
 
 
 def _stores(parser: ArgumentParser) -> None:
@@ -143,6 +207,12 @@ _COMMANDS: Mapping[str, tuple[str, Callable[[ArgumentParser], None]]] = {
     "read": ("Print one record, word for word.", _read),
     "neighbours": ("Print a record among those before and after it.", _neighbours),
     "index": ("Print a store's table of contents, or one line for each store.", _index),
+    "symbols": ("Find where names are defined, in every code store.", _symbols),
+    "refs": ("Find where a name is used and defined.", _refs),
+    "impact": ("Find what depends on a file or symbol, or what it depends on.", _impact),
+    "chunk": ("Print what stands at a line of a file, and the symbol around it.", _chunk),
+    "architecture": ("Print the report on a project's modules that its store holds.", _architecture),
+    "similar": ("Find the records whose vectors are nearest to one of yours.", _similar),
     "stores": ("List every store with its state, and why it is not open.", _stores),
     "add": ("Add a store to those that are watched, by a symlink.", _add),
     "remove": ("Remove the symlink of a store that was added; the store stays.", _remove),

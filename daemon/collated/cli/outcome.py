@@ -1,7 +1,8 @@
 """Exit codes, as a function of the answer (DESIGN §7)."""
 
 from collections.abc import Mapping
-from typing import Any
+
+from msgspec import Struct
 
 from collated import protocol
 from collated.errors import CollatedError, RequestFailed
@@ -29,19 +30,27 @@ _OF_CODE: Mapping[str, int] = {
 }
 
 
-def of_result(result: Any) -> int:
-    """Return the exit code of a method's result Struct."""
-    match result:
-        case protocol.SearchResult() | protocol.GrepResult() if not result.complete:
-            return PARTIAL
-        case protocol.SearchResult(hits=found) | protocol.GrepResult(matches=found):
-            return FOUND if found else NOTHING
-        case protocol.StoresResult(stores=found):
-            return FOUND if found else NOTHING
-        case protocol.IndexResult(text=text):
-            return FOUND if text else NOTHING
-        case _:
-            return FOUND
+# The field of a result that holds what was found; whoever has another one has always found something.
+_FOUND: Mapping[type[Struct], str] = {
+    protocol.SearchResult: "hits",
+    protocol.GrepResult: "matches",
+    protocol.StoresResult: "stores",
+    protocol.IndexResult: "text",
+    protocol.SymbolsResult: "symbols",
+    protocol.ReferencesResult: "references",
+    protocol.ImpactResult: "nodes",
+    protocol.ChunkResult: "chunks",
+    protocol.ArchitectureResult: "report",
+    protocol.VectorsSearchResult: "hits",
+}
+
+
+def of_result(result: Struct) -> int:
+    """Return the exit code of a method's result."""
+    if not getattr(result, "complete", True):
+        return PARTIAL
+    field = _FOUND.get(type(result))
+    return FOUND if field is None or getattr(result, field) else NOTHING
 
 
 def of_error(error: CollatedError) -> int:
