@@ -298,12 +298,13 @@ class Reading(Struct, frozen=True):
 
 
 class Match(Struct, frozen=True, gc=False):
-    """The first matching line of one record."""
+    """The first matching line of one record; `line_number` counts its document's lines, where known."""
 
     id: str
     doc: str
     heading_path: str
     line: str
+    line_number: int | UnsetType = UNSET
 
 
 class Matches(Struct, frozen=True):

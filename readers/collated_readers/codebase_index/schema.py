@@ -22,7 +22,7 @@ _TABLES = frozenset({"meta", "files", "chunks", "symbols", "edges", "fts_chunks"
 _COLUMNS: Mapping[str, frozenset[str]] = {
     "meta": frozenset({"key", "value"}),
     "files": frozenset({"id", "path", "lang", "size_bytes", "sha256", "mtime_ns", "parser"}),
-    "chunks": frozenset({"id", "file_id", "line_start", "line_end", "kind", "content"}),
+    "chunks": frozenset({"id", "file_id", "line_start", "line_end", "kind", "symbol_id", "content"}),
     "symbols": frozenset(
         {"id", "file_id", "name", "qualified", "kind", "line_start", "line_end", "signature"}
     ),
@@ -105,7 +105,7 @@ def meta_of(db: sqlite3.Connection, key: str) -> str | None:
 def has_column(db: sqlite3.Connection, table: str, column: str) -> bool:
     """Tell whether *table* has an ordinary column of that name: versions differ in a few."""
     found = db.execute("SELECT hidden FROM pragma_table_xinfo(?) WHERE name = ?", (table, column)).fetchone()
-    return found == (0,)
+    return bool(found == (0,))
 
 
 def _check_ordinary(db: sqlite3.Connection, tables: Mapping[str, str], name: str) -> None:

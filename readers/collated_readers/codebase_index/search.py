@@ -1,0 +1,160 @@
+"""The lexical passes: candidates by rank, and what a hit shows of them.
+
+`fts_chunks` can only be asked for MATCH, rowid and bm25 (formats/codebase-index.md T1), so snippets are
+cut here. As in other formats candidates are taken in rank order, with everything that ties with the last
+of them, and sorted by (rank, id) here: ids are made of several columns.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import sqlite3
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from collated_readers.contract import Hit, Query, Ranked, StoreError, Tier
+from collated_readers.secrets import redacted
+from collated_readers.values import Row, integer, optional_text, text
+from collated_readers.within import filter_argument, path_matcher_of
+
+from .names import line_in, named, names_of
+from .places import IN_FILTER, Place, places_at
+from .snippets import Shown, shown_name, shown_words, snippet_of
+from .words import key_of, match_of, phrases_of, tiers_of, words_of
+
+__all__ = ["digests_of", "hits_of", "ranked_of"]
+
+_BEST = """
+SELECT rowid, bm25(fts_chunks) AS best FROM fts_chunks WHERE fts_chunks MATCH ? ORDER BY best LIMIT ?"""
+_TIES = 4  # fetched beyond the limit; only a longer tie at the limit needs the whole list
+_JOINED = """
+SELECT x.rowid, bm25(fts_chunks) AS best FROM fts_chunks AS x
+JOIN chunks AS c ON c.id = x.rowid JOIN files AS f ON f.id = c.file_id
+WHERE fts_chunks MATCH ? AND {} ORDER BY best LIMIT ?"""
+_SHOWN = """
+SELECT c.content, c.file_id, coalesce(s.qualified, s.name) FROM chunks AS c
+LEFT JOIN symbols AS s ON s.id = c.symbol_id AND s.file_id = c.file_id WHERE c.id = ?"""
+_TEXT = "SELECT content FROM chunks WHERE id = ?"
+
+
+def ranked_of(db: sqlite3.Connection, query: Query, tier: Tier) -> list[Ranked]:
+    """Return one pass's best records, in (rank, id) order; none for a pass not to be run.
+
+    Raises:
+        RequestError: `invalid_params` (path filter).
+        StoreError: `invalid_rank`, `damaged`.
+    """
+    words = words_of(query.text)
+    if tier not in tiers_of(words):
+        return []
+    if tier == "symbol":
+        return _named(db, query)
+    match = match_of(words, tier)
+    ranks = _best(db, match, filter_argument(query.within), query.limit)
+    return _sorted(places_at(db, ranks), ranks, tier)[: query.limit]
+
+
+def _named(db: sqlite3.Connection, query: Query) -> list[Ranked]:
+    """Return what defines or uses what the query names; a rank is minus a weight."""
+    accepts = path_matcher_of(query.within)
+    weights = named(db, key_of(query.text))
+    places = {
+        row: place for row, place in places_at(db, weights).items() if accepts is None or accepts(place.path)
+    }
+    return _sorted(places, {row: -weight for row, weight in weights.items()}, "symbol")[: query.limit]
+
+
+def _sorted(places: Mapping[int, Place], ranks: Mapping[int, float], tier: Tier) -> list[Ranked]:
+    found = [Ranked(place.id, tier, float(ranks[row]), row) for row, place in places.items()]
+    return sorted(found, key=lambda one: (one.rank, one.id))
+
+
+def _best(db: sqlite3.Connection, match: str, within: str | None, limit: int) -> dict[int, float]:
+    """Return the ranks of the best chunks by row id, with all that tie with the last of *limit*."""
+    rows = _rows(db, _BEST, (match,), limit) if within is None else None
+    if rows is None or len(places_at(db, rows)) != len(rows):  # rows of no chunk must not use up the limit
+        arguments = (match,) if within is None else (match, within)
+        rows = _rows(db, _JOINED.format("1" if within is None else IN_FILTER), arguments, limit)
+    return rows
+
+
+def _rows(db: sqlite3.Connection, sql: str, arguments: tuple[str, ...], limit: int) -> dict[int, float]:
+    fetched = limit + _TIES
+    rows: list[Row] = db.execute(sql, (*arguments, fetched)).fetchall()
+    if len(rows) == fetched and rows[-1][1] == rows[limit - 1][1]:
+        rows = db.execute(sql, (*arguments, -1)).fetchall()
+    ranks = {integer(row): _finite(rank) for row, rank in rows}
+    last = max(list(ranks.values())[:limit], default=0.0)
+    return {row: rank for row, rank in ranks.items() if rank <= last}
+
+
+def _finite(rank: object) -> float:
+    if isinstance(rank, float) and math.isfinite(rank):
+        return rank
+    raise StoreError("invalid_rank", "the store's index gives a rank that is not a finite number")
+
+
+# --------------------------------------------------------------------------- hits
+
+
+class _Showing(Struct, frozen=True):
+    """What a query's hits show: its words, or a name."""
+
+    words: Shown
+    phrase: Shown
+    name: Shown
+    names: Sequence[str]
+
+
+def hits_of(db: sqlite3.Connection, query: Query, ranked: Sequence[Ranked]) -> list[Hit]:
+    """Return *ranked* as hits, in their order; a record that is gone is left out.
+
+    Raises:
+        StoreError: `damaged`.
+    """
+    key = key_of(query.text)
+    names = names_of(db, key) if any(one.tier == "symbol" for one in ranked) else []
+    phrases = phrases_of(words_of(query.text))
+    phrase = tuple(term for phrase in phrases for term in phrase)
+    showing = _Showing(shown_words(phrases), shown_words([phrase]), shown_name(key), names)
+    places = places_at(db, {one.row for one in ranked})
+    made = (_hit(db, showing, one, places[one.row]) for one in ranked if one.row in places)
+    return [hit for hit in made if hit is not None]
+
+
+def _hit(db: sqlite3.Connection, showing: _Showing, one: Ranked, place: Place) -> Hit | None:
+    row = db.execute(_SHOWN, (one.row,)).fetchone()
+    if row is None or place.id != one.id:
+        return None
+    body = redacted(text(row[0]))
+    return Hit(
+        id=one.id,
+        doc=place.path,
+        heading_path=optional_text(row[2]) or "",
+        snippet=_snippet(db, showing, one, (place, integer(row[1]), body)) or place.path,
+        score=round(-one.rank, 2),
+        kind=place.kind,
+        tier=one.tier,
+        line_start=place.line_start,
+        line_end=place.line_end,
+    )
+
+
+def _snippet(db: sqlite3.Connection, showing: _Showing, one: Ranked, chunk: tuple[Place, int, str]) -> str:
+    place, file, body = chunk
+    if one.tier != "symbol":
+        return snippet_of(body, showing.phrase if one.tier == "phrase" else showing.words)
+    line = line_in(db, showing.names, file, (place.line_start, place.line_end))
+    return snippet_of(body, showing.name, (line or place.line_start) - place.line_start)
+
+
+def digests_of(db: sqlite3.Connection, ranked: Sequence[Ranked]) -> list[bytes]:
+    """Return 16 bytes for each of *ranked*, the same for the same text; none for a record that is gone.
+
+    Raises:
+        StoreError: `damaged`.
+    """
+    rows = (db.execute(_TEXT, (one.row,)).fetchone() for one in ranked)
+    return [hashlib.blake2b(text(row[0]).encode(), digest_size=16).digest() if row else b"" for row in rows]
