@@ -81,9 +81,9 @@ class Indexed:
         return able
 
     def _able_of(self, question: Question, slots: NDArray[np.int64]) -> NDArray[np.bool_]:
-        if len(question.phrases) > FEW_WORDS or not question.tiers:
+        if len(question.sought) > FEW_WORDS or not question.tiers:
             return np.full(len(slots), bool(question.tiers))
-        return self._fanout.inventory.filters.may_match(question.phrases).take(slots)
+        return self._fanout.inventory.filters.may_match(question.sought).take(slots)
 
     def rest(self, search: Search) -> list[Store]:
         """Return the stores that have to be asked one by one."""
@@ -166,8 +166,8 @@ class Indexed:
         unable: list[str] = []
 
         async def job(each: Searched, hop: Budget) -> None:
-            phrases = search.question(each.reader).phrases
-            terms = tuple(sorted({term for phrase in phrases for term in phrase}))
+            sought = search.question(each.reader).sought
+            terms = tuple(sorted({term for phrase in sought for term in phrase}))
             segment = self._cache.get((each.store.fingerprint, "postings", terms))
             if segment is None:
                 work = partial(_postings, each.reader, terms)

@@ -120,7 +120,8 @@ class Search:
         phrases = reader.phrases(self.query)
         loose = self.loose(reader)
         loosely = phrases if loose is self.query else reader.phrases(loose)
-        return Question(phrases, loosely, reader.tiers(self.query), self.query.limit)
+        name = reader.names(self.query)
+        return Question(phrases, loosely, reader.tiers(self.query), self.query.limit, name)
 
     def shown_by(self, reader: Reader, tier: Tier) -> Query:
         """Return the query that the snippets of *tier* show."""

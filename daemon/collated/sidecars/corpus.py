@@ -27,15 +27,26 @@ FEW_WORDS = 256
 
 
 class Question(Struct, frozen=True):
-    """A query as a format's terms. `loose` are the words of the tier `any`, which may be fewer."""
+    """A query as a format's terms. `loose` are the words of the tier `any`, which may be fewer.
+
+    `name` is what the tier `symbol` looks for, nothing in a format without one.
+    """
 
     phrases: tuple[Phrase, ...]
     loose: tuple[Phrase, ...]
     tiers: tuple[Tier, ...]
     limit: int
+    name: Phrase = ()
+
+    @property
+    def sought(self) -> tuple[Phrase, ...]:
+        """Return all that is looked for: a store with none of it cannot match."""
+        return (*self.phrases, self.name) if self.name else self.phrases
 
     def words(self, tier: Tier) -> tuple[Phrase, ...]:
         """Return the words that *tier* looks for."""
+        if tier == "symbol":
+            return (self.name,)
         return self.loose if tier == "any" else self.phrases
 
 
@@ -101,9 +112,9 @@ class Part(Struct, eq=False):
     @property
     def cost(self) -> int:
         """Return how many postings the question may have to look at; very many where counting takes long."""
-        if len(self.question.phrases) > FEW_WORDS:
+        if len(self.question.sought) > FEW_WORDS:
             return 1 << 40
-        return sum(matching.cost(self.question.phrases) for matching in self.matchings)
+        return sum(matching.cost(self.question.sought) for matching in self.matchings)
 
     def add(self, sections: Sequence[Addressed]) -> None:
         """Look at *sections* too."""

@@ -102,6 +102,8 @@ class Matching:
 
     def tier(self, tier: Tier, phrases: Sequence[Phrase]) -> Scored:
         """Return the rows that match in *tier*, those of better tiers among them."""
+        if tier == "symbol":
+            return self._shown(self._named(phrases))
         if tier == "phrase":
             return self._shown(self._any([_joined(phrases)]))
         return self._shown(self._all(phrases) if tier == "all" else self._any(phrases))
@@ -148,6 +150,11 @@ class Matching:
         for rows, part in parts:
             scores[np.searchsorted(found, rows)] += part
         return Scored(found, scores)
+
+    def _named(self, phrases: Sequence[Phrase]) -> Scored:
+        """Return the rows of names; how much a row has of one is its score, whatever else is in the store."""
+        parts = [(found.rows, found.freqs) for _, found in self._each(phrases)]
+        return Scored(parts[0][0], parts[0][1].astype(np.float64)) if parts else _NOTHING
 
     def _part(self, phrase: Phrase, found: Found) -> NDArray[np.float64]:
         """Return what *phrase* adds to the score of its rows."""

@@ -85,6 +85,25 @@ def test_a_phrase_is_found_where_its_terms_follow_each_other(
             assert _as_dict(Matching(segment, mask).found(phrase)) == _expected(here, phrase, sorted(slots))
 
 
+@settings(deadline=None, max_examples=20)
+@given(data=st.data())
+def test_a_name_counts_as_often_as_it_is_given_whatever_else_there_is(
+    model: Model, grouped: Grouped, data: st.DataObject
+) -> None:
+    stores = {store.fingerprint: store for store in data.draw(model.texts)}
+    name = (data.draw(st.sampled_from(model.TERMS)),)
+    for segment in grouped(data, [store.segment() for store in stores.values()]):
+        here = [stores[piece.fingerprint] for piece in segment.pieces]
+        expected = {row: weight for row, (_, weight) in _expected(here, name, range(len(here))).items()}
+        shown = np.array(
+            data.draw(st.lists(st.booleans(), min_size=segment.size, max_size=segment.size)), bool
+        )
+        for rows in (None, shown):
+            scored = Matching(segment, rows=rows).tier("symbol", [name])
+            found = dict(zip(scored.rows.tolist(), scored.scores.tolist(), strict=True))
+            assert found == {row: w for row, w in expected.items() if rows is None or rows[row]}
+
+
 @pytest.mark.parametrize("width", [2, 4])
 def test_no_phrase_runs_from_one_column_into_the_next(model: Model, width: int) -> None:
     last = 32766 if width == 2 else (1 << 24) - 2
