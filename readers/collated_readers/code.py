@@ -33,8 +33,9 @@ __all__ = [
     "Symbols",
 ]
 
-How = Literal["exact", "prefix", "member"]
-"""How symbols were found, best first: by their name, by its beginning, or as `Owner.member`."""
+How = Literal["exact", "prefix", "member", "parts"]
+"""How symbols were found, best first: by their name, by its beginning, as `Owner.member`, or by its parts,
+spelled with other separators and capitals."""
 
 ReferenceKind = Literal["all", "callers", "definitions"]
 Direction = Literal["up", "down", "both"]
