@@ -13,6 +13,7 @@ from collated_readers.code import (
     SYMBOL_LIMITS,
     Chunk,
     CodeReader,
+    Coverage,
     Impact,
     References,
     Symbol,
@@ -107,7 +108,7 @@ class Coding:
         references, is_cut = bounded(protocol.Reference(store, *astuple(each)) for store, each in found)
         return ReferencesResult(
             references=references,
-            coverage=_partial(answers),
+            coverage=_partial({store: each.coverage for store, each in answers.items() if each.references}),
             truncated=has_more or is_cut,
             complete=not selection.outcome().failed,
             stores=selection.outcome(),
@@ -136,7 +137,7 @@ class Coding:
             nodes=nodes,
             files=files,
             known_in=[store for store, each in answers.items() if each.is_known],
-            coverage=_partial(answers),
+            coverage=_partial({store: each.coverage for store, each in answers.items() if each.is_known}),
             truncated=has_more or has_more_files or is_cut or are_files_cut,
             complete=not selection.outcome().failed,
             stores=selection.outcome(),
@@ -216,11 +217,11 @@ def _given(name: str, value: str) -> str:
     return value
 
 
-def _partial(answers: Mapping[str, Impact] | Mapping[str, References]) -> list[PartialGraph]:
+def _partial(coverages: Mapping[str, Coverage]) -> list[PartialGraph]:
     return [
-        PartialGraph(store, list(answer.coverage.languages), answer.coverage.reason)
-        for store, answer in answers.items()
-        if answer.coverage.is_partial
+        PartialGraph(store, list(coverage.languages), coverage.reason)
+        for store, coverage in coverages.items()
+        if coverage.is_partial
     ]
 
 

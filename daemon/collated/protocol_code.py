@@ -169,7 +169,7 @@ class Reference(Struct):
 class ReferencesResult(Struct):
     """References by path, line, kind and store, then each `possible_call`, the likelier ones first.
 
-    `coverage` names the stores that know but a part.
+    `coverage` names those of their stores that know but a part.
     """
 
     references: list[Reference]

@@ -222,6 +222,7 @@ PARTIAL = [protocol.PartialGraph("box", ["go", "c"], "no grammar")]
         (symbols(symbol(), truncated=True), ["raise --limit"]),
         (symbols(stores=Answered(2, 0, 2), how=None), ["none of these stores can be asked this"]),
         (references(reference(), coverage=PARTIAL), ["box knows go, c in part only: no grammar"]),
+        (references(), ["no store knows such a name"]),
         (impact(node()), []),
         (impact(known_in=[]), ["no store knows such a file or symbol"]),
         (impact(known_in=[], complete=False), []),

@@ -102,7 +102,10 @@ async def test_symbols_are_places_in_the_stores_that_have_them(code_world: OpenC
 
 
 async def test_references_say_by_whom_and_which_stores_know_but_a_part(code_world: OpenCode) -> None:
-    opened = await code_world({"b": ANSWER, "a": {"references": References((reference(2),))}})
+    nothing = References((), Coverage(True, (), "the store knows nothing called so"))
+    opened = await code_world(
+        {"b": ANSWER, "a": {"references": References((reference(2),))}, "c": {"references": nothing}}
+    )
 
     result = await ask(opened, "references")
 

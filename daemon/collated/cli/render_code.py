@@ -170,6 +170,8 @@ def notes(result: Any) -> Iterator[Line]:
         case SymbolsResult():
             yield from _of_symbols(result)
         case ReferencesResult():
+            if result.complete and not result.references and result.stores.answered:
+                yield line("no store knows such a name; `collate symbols` finds names, `collate grep` texts")
             yield from _partial(result.coverage)
         case ImpactResult():
             yield from _of_impact(result)
@@ -202,7 +204,7 @@ def _of_impact(result: ImpactResult) -> Iterator[Line]:
 
 def _partial(coverage: Sequence[PartialGraph]) -> Iterator[Line]:
     for each in coverage:
-        languages = ", ".join(map(visible, each.languages)) or "some languages"
+        languages = ", ".join(map(visible, each.languages)) or "the project"
         reason = f": {visible(each.reason)}" if each.reason else ""
         yield line(f"{visible(each.store)} knows {languages} in part only{reason}")
 
