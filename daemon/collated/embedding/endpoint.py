@@ -1,0 +1,136 @@
+"""An OpenAI-compatible endpoint: `POST URL {"model": …, "input": [TEXT]}`.
+
+The key goes to the configured address alone: redirects, proxies and `.netrc` are not followed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from collated_readers.secrets import redacted
+
+if TYPE_CHECKING:
+    import httpx
+
+__all__ = ["Endpoint", "EndpointFailed"]
+
+_LONGEST_ANSWER = 4 * 1024 * 1024
+_SHOWN_CHARACTERS = 200
+_PAUSE_S = 0.1
+_ASK_AGAIN = frozenset({429, 500, 502, 503, 504})
+
+
+class EndpointFailed(Exception):
+    """The endpoint gave no vector; the message says why, `is_retryable` whether it may next time."""
+
+    def __init__(self, message: str, *, is_retryable: bool = False) -> None:
+        """Keep the *message*."""
+        super().__init__(message)
+        self.message = message
+        self.is_retryable = is_retryable
+
+
+class _Item(Struct):
+    embedding: list[float]
+
+
+class _Answer(Struct):
+    data: list[_Item]
+
+
+class Endpoint:
+    """Asks one address; for one event loop. Its connections are kept open between queries."""
+
+    def __init__(self, url: str, model: str, key: str | None) -> None:
+        """Ask *url* for vectors of its *model*, with *key* as the bearer's token if there is one."""
+        self._url = url
+        self._model = model
+        self._key = key
+        self._name = url.partition("?")[0]
+        self._client: httpx.AsyncClient | None = None
+        self._opening = asyncio.Lock()
+
+    async def embed(self, text: str, timeout_s: float) -> list[float]:
+        """Return the vector of *text*; a failure that may pass is tried once more.
+
+        Raises:
+            EndpointFailed: no answer within *timeout_s* seconds, or none that holds one vector.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                try:
+                    return await self._ask(text)
+                except EndpointFailed as failed:
+                    if not failed.is_retryable:
+                        raise
+                await asyncio.sleep(_PAUSE_S)
+                return await self._ask(text)
+        except TimeoutError as error:
+            raise EndpointFailed(f"{self._name} did not answer within {timeout_s:.3g} s") from error
+
+    async def close(self) -> None:
+        """Close the connections."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    async def _ask(self, text: str) -> list[float]:
+        import httpx  # `_opened` has imported it in a thread, where that takes its tenth of a second
+
+        client = await self._opened()
+        body = {"model": self._model, "input": [text], "encoding_format": "float"}
+        try:
+            async with client.stream("POST", self._url, json=body) as response:
+                content = await self._content(response)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            reason = str(error) or type(error).__name__
+            raise EndpointFailed(f"{self._name} cannot be asked: {reason}", is_retryable=True) from error
+        if not response.is_success:
+            again = response.status_code in _ASK_AGAIN
+            message = f"{self._name} answers {response.status_code}: {self._shown(content)}"
+            raise EndpointFailed(message, is_retryable=again)
+        return self._vector(content)
+
+    def _vector(self, content: bytes) -> list[float]:
+        try:
+            data = msgspec.json.decode(content, type=_Answer).data
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise EndpointFailed(f"{self._name} answers what is no list of vectors: {error}") from error
+        if len(data) != 1:
+            raise EndpointFailed(f"{self._name} answers {len(data)} vectors for one text")
+        return data[0].embedding
+
+    async def _content(self, response: httpx.Response) -> bytes:
+        parts = bytearray()
+        async for part in response.aiter_raw():
+            parts += part
+            if len(parts) > _LONGEST_ANSWER:
+                raise EndpointFailed(f"{self._name} answers more than {_LONGEST_ANSWER} bytes")
+        return bytes(parts)
+
+    def _shown(self, content: bytes) -> str:
+        """Return the beginning of an error, which may repeat the key."""
+        text = " ".join(content.decode("utf-8", "replace").split())
+        if self._key:
+            text = text.replace(self._key, "<key>")
+        return redacted(text)[:_SHOWN_CHARACTERS] or "nothing more"
+
+    async def _opened(self) -> httpx.AsyncClient:
+        async with self._opening:
+            if self._client is None:
+                self._client = await asyncio.to_thread(_client, self._key)
+            return self._client
+
+
+def _client(key: str | None) -> httpx.AsyncClient:
+    import httpx
+
+    headers = {"Accept-Encoding": "identity"}  # a small answer must not become a large one
+    if key:
+        headers["Authorization"] = f"Bearer {key}"
+    # The time is kept by the caller, for the whole of an answer and its repetition.
+    return httpx.AsyncClient(headers=headers, timeout=None, trust_env=False, follow_redirects=False)  # noqa: S113
