@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -23,6 +24,7 @@ from collated_readers import (
     STORE_CODES,
     TIERS,
     Budget,
+    Examiner,
     Pattern,
     Query,
     Ranked,
@@ -51,19 +53,70 @@ DOCUMENTS = {
 DOCUMENTS["copy.md"] = DOCUMENTS["second.md"]
 
 
-def _contextpull(path: Path, make_store: MakeStore) -> Path:
-    return make_store(path, DOCUMENTS, min_chars=1, rollback=True)
+Documents = Mapping[str, str]
+
+
+def _contextpull(path: Path, make_store: MakeStore, documents: Documents) -> Path:
+    return make_store(path, documents, min_chars=1, rollback=True)
+
+
+def _embedded_contextpull(path: Path, make_store: MakeStore, documents: Documents) -> Path:
+    return make_store(path, documents, rollback=True, embed_model="openai:any", embed_fn=_embed_all)
+
+
+def _embed_all(model: str, texts: list[str]) -> list[list[float]]:
+    return [[1.0, 0.0] for _ in texts]
+
+
+def _book_agent(path: Path, make_store: MakeStore, documents: Documents) -> Path:
+    manifest = {
+        "version": "book-agent-explicit-v1",
+        "model": "any",
+        "dimensions": 2,
+        "embedding_format": "json",
+        "normalization": "l2",
+        "metric": "dot",
+        "sqlite_schema": {
+            "table": "passages",
+            "id": "id",
+            "text": "body",
+            "vector": "vector",
+            "source_columns": {"path": "doc"},
+        },
+    }
+    path.with_suffix(".manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    passages = [
+        (f"{doc}#{n}", text, doc) for doc in documents for n, text in enumerate(documents[doc].split("\n\n"))
+    ]
+    with closing(sqlite3.connect(path)) as made:
+        made.execute("CREATE TABLE passages (id TEXT PRIMARY KEY, body TEXT, vector TEXT, doc TEXT)")
+        made.executemany("INSERT INTO passages VALUES (?, ?, '[0.6, 0.8]', ?)", passages)
+        made.commit()
+    return path
 
 
 # A new format is tried by everything below once it has a line here.
-EXAMPLES: dict[str, Callable[[Path, MakeStore], Path]] = {"contextpull": _contextpull}
+Example = Callable[[Path, MakeStore, Documents], Path]
+EXAMPLES: dict[str, Example] = {"contextpull": _contextpull, "book-agent": _book_agent}
+WITH_VECTORS: dict[str, Example] = {"contextpull": _embedded_contextpull, "book-agent": _book_agent}
+"""Stores whose vectors have two numbers."""
 
 each_reader = pytest.mark.parametrize("reader", READERS, ids=lambda reader: str(reader.format))
 
 
 @pytest.fixture
 def db(reader: Reader, tmp_path: Path, make_store: MakeStore, open_at: OpenAt) -> StoreConnection:
-    return open_at(EXAMPLES[reader.format](tmp_path / "store.sqlite", make_store))
+    return _examined(
+        reader, open_at(EXAMPLES[reader.format](tmp_path / "store.sqlite", make_store, DOCUMENTS))
+    )
+
+
+def _examined(reader: Reader, db: StoreConnection) -> StoreConnection:
+    """Have done what the daemon does in the background, once a store is open."""
+    if isinstance(reader, Examiner):
+        budget = Budget.lasting(30)
+        ask(db, lambda db: reader.examine(db, None, budget), budget)
+    return db
 
 
 def test_every_format_in_the_folder_is_registered_once() -> None:
@@ -129,7 +182,8 @@ def test_facts_are_the_same_until_the_store_changes(
 ) -> None:
     first = reader.open(db, tables(db))
     assert reader.open(db, tables(db)) == first
-    other = open_at(make_store(tmp_path / "other.sqlite", {"a.md": "# Other\n\nA zebra.\n"}))
+    make = EXAMPLES[reader.format]
+    other = open_at(make(tmp_path / "other.sqlite", make_store, {"a.md": "# Other\n\nA zebra.\n"}))
     assert reader.open(other, tables(other)).identity != first.identity
 
 
@@ -331,6 +385,8 @@ def test_the_table_of_contents_names_the_documents(reader: Reader, db: StoreConn
 def test_a_store_that_is_never_asked_for_vectors_says_why_an_answer_is_lexical(
     reader: Reader, db: StoreConnection
 ) -> None:
+    if reader.open(db, tables(db)).model is not None:  # no store of the format is without
+        return
     answer = search(reader, db, Query("zebra", is_hybrid=True), lambda model, text: [1.0])
     assert (answer.mode, answer.hint) == ("lexical", HINT_NO_EMBEDDINGS)
     assert answer.hits == search(reader, db, Query("zebra")).hits
@@ -338,16 +394,12 @@ def test_a_store_that_is_never_asked_for_vectors_says_why_an_answer_is_lexical(
     assert search(reader, db, Query("nothing-has-this", is_hybrid=True)).hint == HINT_NO_HITS
 
 
-def _embed_all(model: str, texts: list[str]) -> list[list[float]]:
-    return [[1.0, 0.0] for _ in texts]
-
-
 @each_reader
 def test_a_store_with_vectors_is_searched_by_words_where_nobody_can_embed(
     reader: Reader, tmp_path: Path, make_store: MakeStore, open_at: OpenAt
 ) -> None:
     path = tmp_path / "store.sqlite"
-    db = open_at(make_store(path, DOCUMENTS, rollback=True, embed_model="openai:any", embed_fn=_embed_all))
+    db = _examined(reader, open_at(WITH_VECTORS[reader.format](path, make_store, DOCUMENTS)))
     assert reader.open(db, tables(db)).model
     answer = search(reader, db, Query("zebra", is_hybrid=True))
     assert (answer.mode, answer.hint) == ("lexical", HINT_NO_EMBEDDER)
@@ -362,7 +414,9 @@ def test_one_reader_serves_many_threads(reader: Reader, tmp_path: Path, db: Stor
 
     def work(_: int) -> list[list[Ranked]]:
         budget = Budget.lasting(30)
-        with closing(open_store(db.path, copies=tmp_path, copy_limit_bytes=0, budget=budget)) as mine:
+        with closing(
+            open_store(db.path, copies=tmp_path / "copies", copy_limit_bytes=0, budget=budget)
+        ) as mine:
             return ask(mine, all_of, budget)
 
     with ThreadPoolExecutor(8) as pool:

@@ -6,8 +6,6 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from collated_readers.contract import (
     Budget,
     Embed,
@@ -34,7 +32,7 @@ from .search import digests_of, hits_of, ranked_of
 from .sections import neighbours_of, reading_of
 from .terms import phrases_of
 from .vocabulary import vocabulary_of
-from .words import tiers_of, words_of
+from .words import loosened_of, tiers_of, words_of
 
 if TYPE_CHECKING:
     from collated_readers.postings import Postings
@@ -82,9 +80,7 @@ class ContextPull:
 
     def loosened(self, query: Query, ignored: Set[str], least: int) -> Query:
         """See `Reader.loosened`."""
-        words = words_of(query.text)
-        kept = [word for word in words if word not in ignored]
-        return query if len(words) < least or not kept else replace(query, text=" ".join(kept))
+        return loosened_of(query, ignored, least)
 
     def phrases(self, query: Query) -> tuple[Phrase, ...]:
         """See `Reader.phrases`."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Set
 
-from collated_readers.contract import Tier
+from msgspec.structs import replace
 
-__all__ = ["match_of", "tiers_of", "words_of"]
+from collated_readers.contract import Query, Tier
+
+__all__ = ["loosened_of", "match_of", "tiers_of", "words_of"]
 
 # In Python `\w` is exactly the letters (L*), numbers (N*) and `_`, as the reference has it.
 _WORD = re.compile(r"[^\W_][\w.\-]*")
@@ -33,3 +36,10 @@ def match_of(words: list[str], tier: Tier) -> str:
         return f'"{" ".join(words)}"'
     operator = " AND " if tier == "all" else " OR "
     return operator.join(f'"{word}"' for word in words)
+
+
+def loosened_of(query: Query, ignored: Set[str], least: int) -> Query:
+    """Return *query*, if it has *least* words or more, without those *ignored*, if any are left."""
+    words = words_of(query.text)
+    kept = [word for word in words if word not in ignored]
+    return query if len(words) < least or not kept else replace(query, text=" ".join(kept))
