@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from msgspec import Struct
@@ -26,6 +27,7 @@ __all__ = [
     "named",
     "owned",
     "symbol_of",
+    "symbols_from",
 ]
 
 COLUMNS = """s.id, s.name, s.qualified, s.kind, f.path, s.line_start, s.line_end, f.sha256, s.signature,
@@ -117,16 +119,27 @@ def definition_of(row: Row) -> Definition:
 
 def symbol_of(definition: Definition) -> Symbol:
     """Return *definition* as it is sent: without secrets and row id."""
-    signature = definition.signature
-    return Symbol(
-        name=definition.name,
-        qualified=definition.qualified,
-        kind=definition.kind,
-        path=definition.path,
-        line_start=definition.line_start,
-        line_end=definition.line_end,
-        sha256=definition.sha256,
-        signature=None if signature is None else redacted(signature),
+    return symbols_from([definition])[0]
+
+
+def symbols_from(definitions: Sequence[Definition]) -> tuple[Symbol, ...]:
+    """Return *definitions* as they are sent: without secrets and row ids."""
+    signatures = [one.signature or "" for one in definitions]
+    together = "\n".join(signatures)
+    if redacted(together) != together:  # hardly ever; to ask once is several times faster than one by one
+        signatures = list(map(redacted, signatures))
+    return tuple(
+        Symbol(
+            name=one.name,
+            qualified=one.qualified,
+            kind=one.kind,
+            path=one.path,
+            line_start=one.line_start,
+            line_end=one.line_end,
+            sha256=one.sha256,
+            signature=None if one.signature is None else signature,
+        )
+        for one, signature in zip(definitions, signatures, strict=True)
     )
 
 

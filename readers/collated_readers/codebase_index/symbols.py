@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from functools import lru_cache
 from itertools import chain, product
 
 from collated_readers.code import How, Symbols
@@ -17,7 +18,7 @@ from .definitions import (
     member_of,
     named,
     owned,
-    symbol_of,
+    symbols_from,
 )
 from .words import key_of
 
@@ -62,8 +63,9 @@ def symbols_of(db: sqlite3.Connection, name: str, limit: int, *, exact: bool) ->
 
 
 def _answer(found: list[Definition], how: How, limit: int, *, more: int = 0) -> Symbols:
-    symbols = tuple(map(symbol_of, found[:limit]))
-    return Symbols(symbols, how if found else "exact", more, is_truncated=len(found) > limit)
+    return Symbols(
+        symbols_from(found[:limit]), how if found else "exact", more, is_truncated=len(found) > limit
+    )
 
 
 def _more(db: sqlite3.Connection, name: str) -> int:
@@ -75,21 +77,21 @@ def _beginning(db: sqlite3.Connection, name: str, limit: int) -> list[Definition
 
 
 def _ranged(db: sqlite3.Connection, sql: str, name: str, last: str | int) -> sqlite3.Cursor:
-    ranges = ranges_of(name)
+    ranges = ranges_of(name[:_RANGED_LETTERS])
     starts = ", ".join(["(?, ?)"] * len(ranges))
     values = (*chain.from_iterable(ranges), len(name), name, last)
     return db.execute(f"WITH starts(low, high) AS (VALUES {starts}) SELECT {sql}", values)
 
 
-def ranges_of(beginning: str) -> list[tuple[str, str | bytes]]:
-    """Return [low, high) of all text that begins so in whatever case, by the first ASCII letters. Pure."""
-    letters = beginning[:_RANGED_LETTERS]
+@lru_cache(maxsize=1_000)
+def ranges_of(letters: str) -> tuple[tuple[str, str | bytes], ...]:
+    """Return [low, high) of all text that begins so in whatever case, by the ASCII letters in front. Pure."""
     while not letters.isascii():
         letters = letters[:-1]
     if not letters:
-        return [("", b"")]  # to SQLite every text is less than any BLOB
+        return (("", b""),)  # to SQLite every text is less than any BLOB
     lows = sorted({"".join(spelling) for spelling in product(*({x.lower(), x.upper()} for x in letters))})
-    return [(low, low[:-1] + chr(ord(low[-1]) + 1)) for low in lows]
+    return tuple((low, low[:-1] + chr(ord(low[-1]) + 1)) for low in lows)
 
 
 def _spelled(db: sqlite3.Connection, name: str, limit: int) -> list[Definition]:
