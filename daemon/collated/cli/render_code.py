@@ -170,9 +170,7 @@ def notes(result: Any) -> Iterator[Line]:
         case SymbolsResult():
             yield from _of_symbols(result)
         case ReferencesResult():
-            if result.complete and not result.references and result.stores.answered:
-                yield line("no store knows such a name; `collate symbols` finds names, `collate grep` texts")
-            yield from _partial(result.coverage)
+            yield from _of_references(result)
         case ImpactResult():
             yield from _of_impact(result)
         case VectorsSearchResult(order="rank"):
@@ -192,6 +190,12 @@ def _of_symbols(result: SymbolsResult) -> Iterator[Line]:
         yield line(_FOUND_AS[result.how])
     if result.more:
         yield line(f"{result.more} more names begin so")
+
+
+def _of_references(result: ReferencesResult) -> Iterator[Line]:
+    if result.complete and not result.references and result.stores.answered:
+        yield line("no store knows such a name; `collate symbols` finds names, `collate grep` texts")
+    yield from _partial(result.coverage)
 
 
 def _of_impact(result: ImpactResult) -> Iterator[Line]:
