@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from codebase_index.config import load  # type: ignore[import-untyped]  # nor has this one
+from codebase_index.indexer.pipeline import build_index  # type: ignore[import-untyped]  # nor has this one
+from codebase_index.storage.db import Database  # type: ignore[import-untyped]  # nor has this one
 from contextpull.ingest import ingest  # type: ignore[import-untyped]  # the package has no types
 from hypothesis import HealthCheck, settings
 
@@ -60,6 +63,28 @@ def make_store(tmp_path_factory: pytest.TempPathFactory) -> MakeStore:
             with sqlite3.connect(path) as db:
                 db.execute("PRAGMA journal_mode = DELETE")
             db.close()
+        return path
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def make_code_store(tmp_path_factory: pytest.TempPathFactory) -> MakeStore:
+    """`make_code_store(path, {file: text}, root=None)` writes a real codebase-index store of those files.
+
+    With *root* they are written there and stay. A *path* that exists is indexed again, in place. Symbols
+    are found where the program has its grammars, which it may want to download.
+    """
+
+    def make(path: Path, files: Mapping[str, str], *, root: Path | None = None) -> Path:
+        project = root or tmp_path_factory.mktemp("project")
+        for name, text in files.items():
+            file = project / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8", newline="")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with Database(path) as db:
+            build_index(load(project), db, root=project)
         return path
 
     return make

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .book_agent import BookAgent
+from .codebase_index import CodebaseIndex
 from .contextpull import ContextPull
 from .contract import Reader, StoreError, StoreFacts
 from .opening import StoreConnection, tables
 
 __all__ = ["READERS", "identify"]
 
-READERS: tuple[Reader, ...] = (ContextPull(), BookAgent())
+READERS: tuple[Reader, ...] = (ContextPull(), CodebaseIndex(), BookAgent())
 
 
 def identify(db: StoreConnection, readers: Sequence[Reader] = READERS) -> tuple[Reader, StoreFacts]:
