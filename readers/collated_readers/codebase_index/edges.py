@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from contextlib import closing
 from pathlib import PurePosixPath
 from typing import Literal
@@ -74,7 +74,7 @@ JOIN symbols AS t ON t.name = e.dst_name JOIN files AS f ON f.id = t.file_id
 WHERE e.src_kind = :kind AND e.src_id {_AMONG} AND {_IS_LOST} AND {_IS_LONE} {_BOUND}"""
 
 
-class Edge(Struct, frozen=True):
+class Edge(Struct, frozen=True, gc=False):
     """A tie from *near*, where a walk stands, to what is at its other end."""
 
     near: Vertex
@@ -97,33 +97,33 @@ class Edges:
         self._budget = budget
         self._confidence = "e.confidence" if has_column(db, "edges", "confidence") else "NULL"
 
-    def up(self, near: Sequence[Vertex]) -> list[Edge]:
-        """Return the edges that lead to *near*, in no particular order.
+    def up(self, near: Sequence[Vertex], seen: Set[Vertex]) -> list[Edge]:
+        """Return the edges that lead to *near* from others than those *seen*, in no particular order.
 
         Raises:
             StoreError: `damaged`, `deadline_exceeded`.
         """
         return [
-            *self._asked(_UP_TO_SYMBOLS, "symbol", near),
-            *self._asked(_UP_BY_NAME, "symbol", near, is_lost=True),
-            *self._asked(_UP_TO_FILES, "file", near),
+            *self._asked(_UP_TO_SYMBOLS, "symbol", near, seen),
+            *self._asked(_UP_BY_NAME, "symbol", near, seen, is_lost=True),
+            *self._asked(_UP_TO_FILES, "file", near, seen),
         ]
 
-    def down(self, near: Sequence[Vertex]) -> list[Edge]:
-        """Return the edges that lead away from *near*, in no particular order.
+    def down(self, near: Sequence[Vertex], seen: Set[Vertex]) -> list[Edge]:
+        """Return the edges that lead from *near* to others than those *seen*, in no particular order.
 
         Raises:
             StoreError: `damaged`, `deadline_exceeded`.
         """
         return [
-            *self._asked(_DOWN, "symbol", near),
-            *self._asked(_DOWN_BY_NAME, "symbol", near, is_lost=True),
-            *self._asked(_DOWN, "file", near),
-            *self._asked(_DOWN_BY_NAME, "file", near, is_lost=True),
+            *self._asked(_DOWN, "symbol", near, seen),
+            *self._asked(_DOWN_BY_NAME, "symbol", near, seen, is_lost=True),
+            *self._asked(_DOWN, "file", near, seen),
+            *self._asked(_DOWN_BY_NAME, "file", near, seen, is_lost=True),
         ]
 
     def _asked(
-        self, sql: str, kind: NodeKind, near: Sequence[Vertex], *, is_lost: bool = False
+        self, sql: str, kind: NodeKind, near: Sequence[Vertex], seen: Set[Vertex], *, is_lost: bool = False
     ) -> list[Edge]:
         ids = [number for of_kind, number in near if of_kind == kind]
         if not ids:
@@ -137,9 +137,14 @@ class Edges:
                     self._budget.check()
                 if number == _MOST_EDGES:
                     self.is_truncated = True
-                elif row[-1] is None or means_file(optional_text(row[-2]), text(row[-1])):
+                elif (row[1], row[2]) not in seen and _is_meant(row):
                     found.append(_edge(kind, row))
         return found
+
+
+def _is_meant(row: Row) -> bool:
+    *_, module, path = row
+    return path is None or means_file(optional_text(module), text(path))
 
 
 def _edge(kind: NodeKind, row: Row) -> Edge:

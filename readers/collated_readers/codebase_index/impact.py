@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 from msgspec import Struct
 
@@ -83,7 +83,7 @@ def _walk(
     nearest: list[tuple[Edge, int]] = []
     front = list(start)
     for distance in range(1, depth + 1):
-        step = _step(_leading(edges, front, direction), front, seen)
+        step = _step(_leading(edges, front, seen, direction), front)
         room = _MOST_NODES - len(nearest)
         nearest += [(edge, distance) for edge in step[:room]]
         if len(step) > room:
@@ -95,13 +95,13 @@ def _walk(
     return nearest, False
 
 
-def _leading(edges: Edges, front: Sequence[Vertex], direction: Direction) -> list[Edge]:
-    up = edges.up(front) if direction != "down" else []
-    return up + edges.down(front) if direction != "up" else up
+def _leading(edges: Edges, front: Sequence[Vertex], seen: Set[Vertex], direction: Direction) -> list[Edge]:
+    up = edges.up(front, seen) if direction != "down" else []
+    return up + edges.down(front, seen) if direction != "up" else up
 
 
-def _step(edges: Iterable[Edge], front: Sequence[Vertex], seen: set[Vertex]) -> list[Edge]:
-    """Return the best edge to each vertex not yet *seen*, in the order in which the program comes to them.
+def _step(edges: Iterable[Edge], front: Sequence[Vertex]) -> list[Edge]:
+    """Return the best edge to each vertex, in the order in which the program comes to them.
 
     It goes through the *front* one by one, through the edges of each by confidence, kind and id, and
     prefers a later edge for a better confidence only. Pure.
@@ -110,9 +110,7 @@ def _step(edges: Iterable[Edge], front: Sequence[Vertex], seen: set[Vertex]) -> 
     best: dict[Vertex, Edge] = {}
     for edge in sorted(edges, key=lambda edge: (places[edge.near], *_preference(edge))):
         known = best.get(edge.far)
-        if edge.far not in seen and (
-            known is None or confidence_rank(edge.confidence) < confidence_rank(known.confidence)
-        ):
+        if known is None or confidence_rank(edge.confidence) < confidence_rank(known.confidence):
             best[edge.far] = edge
     return list(best.values())
 
