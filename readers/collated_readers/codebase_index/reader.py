@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -28,13 +27,18 @@ from collated_readers.contract import (
 from collated_readers.lines import needles_of
 from collated_readers.within import path_matcher_of
 
+from .architecture import architecture_of
+from .chunk import chunk_of
 from .contents import contents_of
 from .freshness import freshness_of
 from .grep import matches_of, texts_of
+from .impact import impact_of
 from .names import name_term
 from .records import neighbours_of, reading_of
+from .references import references_of
 from .schema import VERSIONS, facts_of, is_codebase_index
 from .search import digests_of, hits_of, ranked_of
+from .symbols import symbols_of
 from .vocabulary import vocabulary_of
 from .words import key_of, phrases_of, tiers_of, words_of
 
@@ -42,10 +46,6 @@ if TYPE_CHECKING:
     from collated_readers.postings import Postings
 
 __all__ = ["CodebaseIndex"]
-
-
-def _late(name: str) -> Any:  # until the modules are there
-    return import_module(f".{name}", __package__)
 
 
 class CodebaseIndex:
@@ -155,29 +155,24 @@ class CodebaseIndex:
 
     def symbols(self, db: sqlite3.Connection, name: str, limit: int, *, exact: bool) -> Symbols:
         """See `CodeReader.symbols`."""
-        found: Symbols = _late("symbols").symbols_of(db, name, limit, exact=exact)
-        return found
+        return symbols_of(db, name, limit, exact=exact)
 
     def references(
         self, db: sqlite3.Connection, name: str, kind: ReferenceKind, path: str | None, limit: int
     ) -> References:
         """See `CodeReader.references`."""
-        found: References = _late("references").references_of(db, name, kind, path, limit)
-        return found
+        return references_of(db, name, kind, path, limit)
 
     def impact(
         self, db: sqlite3.Connection, target: str, direction: Direction, depth: int, budget: Budget
     ) -> Impact:
         """See `CodeReader.impact`."""
-        found: Impact = _late("impact").impact_of(db, target, direction, depth, budget)
-        return found
+        return impact_of(db, target, direction, depth, budget)
 
     def chunk(self, db: sqlite3.Connection, path: str, line: int) -> Chunk:
         """See `CodeReader.chunk`."""
-        found: Chunk = _late("chunk").chunk_of(db, path, line)
-        return found
+        return chunk_of(db, path, line)
 
     def architecture(self, db: sqlite3.Connection) -> Mapping[str, Any] | None:
         """See `CodeReader.architecture`."""
-        found: Mapping[str, Any] | None = _late("architecture").architecture_of(db)
-        return found
+        return architecture_of(db)
