@@ -158,8 +158,8 @@ def _names_type(receiver: str | None) -> bool:
 
 def _depth_shared(path: str, folders: set[PurePosixPath]) -> int:
     """Return how many folders down from the root *path* goes along with any of *folders*."""
-    shared = next(folder for folder in PurePosixPath(path).parents if folder in folders)
-    return len(shared.parts)
+    shared = (folder for folder in PurePosixPath(path).parents if folder in folders)
+    return len(next(shared, PurePosixPath()).parts)
 
 
 def _is_in(path: str, place: str) -> bool:

@@ -164,6 +164,13 @@ def test_calls_on_what_nobody_knows_come_last_and_nearest_first(towns: Any) -> N
     assert "12 calls" in (found.coverage.reason or "")
 
 
+@pytest.mark.parametrize("path", ["", "/", "/z.py", "..", "z.py/", "//z"])
+def test_a_path_that_is_none_is_far_from_everything(towns: Any, path: str) -> None:
+    towns.db.execute("UPDATE files SET path = ? WHERE path = 'z.py'", (path,))
+    found = references_of(towns.db, "Town.refresh", "callers", None, ALL)
+    assert found.references[-1].path == path
+
+
 def test_a_limit_keeps_the_nearest_of_the_possible_calls(towns: Any) -> None:
     every = references_of(towns.db, "Town.refresh", "all", None, ALL).references
     for limit in range(1, len(every) + 2):

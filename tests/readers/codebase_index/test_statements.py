@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,6 +41,7 @@ WHOLE_TABLES = {
     "SCAN c",
     "SCAN f",
 }
+SPOILT = "UPDATE {} SET {} = {} WHERE rowid IN (SELECT max(rowid) FROM {})"
 OPENED_IN_PLACE = (
     "typer/index.sqlite",
     "after_update/typer_after_update.sqlite",
@@ -83,3 +85,57 @@ def test_a_store_is_as_it_was_after_all_questions(
             ask(db, question, Budget.lasting(30))
     db.close()
     assert snapshot(folder) == before
+
+
+# ---------------------------------------------------------------- stores made to harm
+
+COLUMNS = {
+    "files": ("id", "path", "lang", "sha256", "parser"),
+    "symbols": ("id", "file_id", "name", "qualified", "kind", "line_start", "line_end", "signature"),
+    "edges": (
+        *("edge_type", "src_kind", "src_id", "dst_kind", "dst_id", "dst_name", "file_id", "line", "resolved"),
+        *("confidence", "dst_qualifier"),
+    ),
+    "chunks": ("file_id", "line_start", "line_end", "kind", "content"),
+    "meta": ("value",),
+}
+VALUES = (
+    "x'00'",
+    "1.5",
+    "''",
+    "'Typer'",
+    "'\n/.:'",
+    "-1",
+    "9223372036854775807",
+    "CAST(x'ff' AS TEXT)",
+    "NULL",
+)
+
+
+@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize(("table", "column"), [(table, each) for table in COLUMNS for each in COLUMNS[table]])
+def test_any_value_anywhere_is_an_answer_or_damage(
+    small_store: Callable[[], Any], table: str, column: str, value: str
+) -> None:
+    store = small_store()
+    main, other = store.file("typer/main.py"), store.file("typer/other.py")
+    typer, command = (
+        store.symbol(main, "Typer", 1, 300),
+        store.symbol(main, "command", 9, qualified="Typer.command"),
+    )
+    echo = store.symbol(other, "echo", 5, signature="def echo():")
+    store.edge(main, typer, "echo", echo)
+    store.edge(other, echo, "command", command, dst_qualifier="Typer")
+    store.edge(other, echo, "command", dst_qualifier="app")
+    store.edge(other, other, "typer.main", main, edge_type="import", src_kind="file", dst_kind="file")
+    store.chunk(main, (1, 300), "text")
+    store.meta("graph_analysis", "{}")
+    with suppress(sqlite3.IntegrityError):  # a value that the table itself does not take
+        store.db.execute(SPOILT.format(table, column, value, table))
+    for question in QUESTIONS.values():
+        try:
+            question(store.db)
+        except (StoreError, RequestError):
+            pass
+        except sqlite3.OperationalError as error:  # which `ask` translates
+            assert "decode" in str(error)
