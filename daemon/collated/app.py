@@ -18,6 +18,7 @@ from collated_readers.registry import READERS
 
 from .cache import Cache
 from .corpora import Corpora
+from .embedding import Embedders
 from .errors import CollatedError, ConfigError, RequestFailed
 from .examining import Examining
 from .fanout import Fanout
@@ -95,6 +96,7 @@ class _Daemon:
         self._keeper = Keeper(cache_dir(environ) / "sidecars", copies, settings.cache)
         self._examining = Examining(self._inventory, copies)
         self._examining.copy_limit_bytes = settings.cache.copy_limit_bytes
+        self._embedders = Embedders(settings.embedding, environ)
         self._methods = Methods(
             settings,
             inventory=self._inventory,
@@ -104,6 +106,7 @@ class _Daemon:
             corpora=Corpora(self._inventory, self._keeper),
             keeper=self._keeper,
             examining=self._examining,
+            embedders=self._embedders,
             socket=path,
             reload=self.reload,
         )
@@ -121,6 +124,7 @@ class _Daemon:
                 listeners = [stack.enter_context(Claim(self._path)).listen()]
             stack.push_async_callback(self._memory.close)
             stack.push_async_callback(self._pool.close)
+            stack.push_async_callback(self._embedders.close)
             tasks = await stack.enter_async_context(_cancelled_at_exit())
             tasks.start_soon(self._inventory.run)
             tasks.start_soon(self._keep)
@@ -168,10 +172,12 @@ class _Daemon:
             self._notifier.ready(self._status_line())
         changed = _changed(self._methods.settings, settings)
         self._methods.settings = settings
+        self._cache.resize(0)  # another model may answer otherwise
         self._cache.resize(settings.cache.answers_bytes)
         self._pool.copy_limit_bytes = settings.cache.copy_limit_bytes
         self._keeper.adopt(settings.cache)
         self._examining.copy_limit_bytes = settings.cache.copy_limit_bytes
+        self._embedders.adopt(settings.embedding)
         self._inventory.adopt(settings)
         stores = await self._methods.rescan()
         for key in _FIXED.intersection(changed):

@@ -12,7 +12,9 @@ from collated_readers.opening import StoreConnection, StoreMoved
 from . import protocol
 from .cache import Cache
 from .corpora import Corpora
+from .embedding import Embedders
 from .fanout import SHARES, Fanout
+from .hybrid import Hybrid
 from .indexed import Indexed
 from .protocol import SearchParams, SearchResult
 from .searching import Report, Search, Searched
@@ -29,11 +31,12 @@ _RANKED_BYTES = 160  # what a ranked record costs in memory beside its strings, 
 class Federation:
     """Answers `search` over the stores that a request addresses."""
 
-    def __init__(self, fanout: Fanout, corpora: Corpora, cache: Cache) -> None:
+    def __init__(self, fanout: Fanout, corpora: Corpora, cache: Cache, embedders: Embedders) -> None:
         """Ask *corpora*, and through *fanout*; keep each store's own ranking in *cache*."""
         self._fanout = fanout
         self._cache = cache
         self._indexed = Indexed(fanout, corpora, cache)
+        self._hybrid = Hybrid(fanout, embedders)
         self._showing = Showing(fanout)
         self._begun: tuple[SearchParams, Search] | None = None  # what `at_once` could not answer just now
 
@@ -44,7 +47,7 @@ class Federation:
             RequestFailed: `unknown_store`, `invalid_params`.
         """
         search = self._begin(params, None)
-        if not search.is_plain or search.selection.chosen.failed:
+        if not search.is_plain or search.selection.chosen.failed or params.mode == "hybrid":
             return None
         if self._indexed.choose(search):
             self._begun = (params, search)
@@ -66,6 +69,8 @@ class Federation:
             search = begun[1]
         else:
             search = self._begin(params, report)
+            if params.mode == "hybrid":
+                await self._hybrid.begin(search, budget)
             if not search.is_plain:
                 await self._indexed.prepare(search)
             self._indexed.choose(search)
@@ -87,7 +92,7 @@ class Federation:
         outcome = search.selection.outcome()
         return SearchResult(
             hits=hits,
-            mode="lexical",
+            mode="lexical" if search.vectors is None else "hybrid",
             hint=_hint(search, params, bool(hits)),
             complete=not outcome.failed,
             stores=outcome,
@@ -96,6 +101,7 @@ class Federation:
     # ----------------------------------------------------------------- ranking
 
     async def _rank(self, search: Search, budget: Budget) -> None:
+        await self._hybrid.rank(search, budget)
         await self._indexed.rank(search, budget)
         if search.report is not None and search.given:
             search.answered = self._indexed.covered(search)
@@ -187,6 +193,7 @@ def _hint(search: Search, params: SearchParams, has_hits: bool) -> str | None:
     if not has_hits:
         return texts.HINT_NO_HITS
     if params.mode == "hybrid":
-        has_model = any(store.model for store in chosen.stores)
-        return texts.HINT_NO_EMBEDDER if has_model else texts.HINT_NO_EMBEDDINGS
+        if not any(store.model for store in chosen.stores):
+            return texts.HINT_NO_EMBEDDINGS
+        return "; ".join(search.notes) or None
     return None

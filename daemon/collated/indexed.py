@@ -58,6 +58,8 @@ class Indexed:
         """Count the stores that cannot match as skipped; tell whether anything can be found at all."""
         chosen = search.selection.chosen
         search.able = able = self._able(search, chosen)
+        if search.apart:  # what their vectors are near to, no filter knows
+            able[[store.name in search.apart for store in chosen.stores]] = True
         search.selection.skipped = search.hopeless
         if search.hopeless == len(able):
             return False
@@ -87,7 +89,8 @@ class Indexed:
 
     def rest(self, search: Search) -> list[Store]:
         """Return the stores that have to be asked one by one."""
-        return [store for place, store in self._coverage(search).rest if search.able[place]]
+        rest = self._coverage(search).rest
+        return [store for place, store in rest if search.able[place] and store.name not in search.apart]
 
     def covered(self, search: Search) -> int:
         """Return how many stores that can match are in segments."""
@@ -124,9 +127,9 @@ class Indexed:
 
     def _parts(self, search: Search, coverage: Coverage, chosen: Chosen) -> list[Part]:
         sections = coverage.sections
-        failed = search.selection.failures()
-        if failed:
-            names = chosen.names - failed.keys()
+        left_out = search.apart | search.selection.failures().keys()
+        if left_out:
+            names = chosen.names - left_out
             sections = [left for section in sections if (left := section.among(names))]
         parts = [Part(reader, search.question(reader), [], []) for reader, _, _ in chosen.formats]
         for part in parts:

@@ -4,8 +4,10 @@ Python compares strings by code point, which is the order of their UTF-8 bytes. 
 arrival, threads, hash seed, locale or clock enters a key, and no two different hits compare equal.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Literal
+
+from msgspec.structs import replace
 
 from collated_readers import TIERS, Match, Ranked
 from collated_readers.contract import RRF_K
@@ -18,6 +20,7 @@ __all__ = [
     "merge_contract",
     "merge_fused",
     "merge_global",
+    "merge_hybrid",
     "merge_matches",
     "path_key",
 ]
@@ -82,6 +85,22 @@ def merge_fused(lists: Mapping[str, Sequence[Ranked]], limit: int) -> list[tuple
         for position, hit in enumerate(hits, start=1)
     ]
     return [(store, hit) for _, store, hit in sorted(every, key=lambda each: each[0])[:limit]]
+
+
+def merge_hybrid(
+    lists: Mapping[str, Sequence[Ranked]], fused: Set[str], limit: int
+) -> list[tuple[str, Ranked]]:
+    """Return the best *limit* by reciprocal rank, id and store, with that as rank.
+
+    The ranks of the stores in *fused* are such sums of two lists already. Any other store's list counts
+    twice, as if a second one agreed with it: else nothing of a store without vectors would be seen.
+    """
+    every = [
+        (store, hit if store in fused else replace(hit, rank=-2 / (RRF_K + position)))
+        for store, hits in lists.items()
+        for position, hit in enumerate(hits, start=1)
+    ]
+    return sorted(every, key=lambda each: (each[1].rank, each[1].id, each[0]))[:limit]
 
 
 def merge_matches(lists: Mapping[str, Sequence[Match]], limit: int) -> tuple[list[tuple[str, Match]], bool]:

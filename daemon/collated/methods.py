@@ -17,6 +17,7 @@ from . import __version__, catalog, protocol
 from .cache import Cache
 from .coding import Coding
 from .corpora import Corpora
+from .embedding import Embedders
 from .errors import RequestFailed
 from .examining import Examining
 from .fanout import Fanout
@@ -69,6 +70,7 @@ class Methods:
         corpora: Corpora,
         keeper: Keeper,
         examining: Examining,
+        embedders: Embedders,
         socket: Path,
         reload: Callable[[], Awaitable[ReloadResult]],
     ) -> None:
@@ -80,7 +82,7 @@ class Methods:
         self.config_error: str | None = None
         self.cache = cache
         self._fanout = fanout
-        self._federation = Federation(fanout, corpora, cache)
+        self._federation = Federation(fanout, corpora, cache, embedders)
         grepping, reading = Grepping(fanout, corpora, cache), Reading(fanout)
         coding, similarity = Coding(fanout, reading, cache), Similarity(fanout, cache)
         self._keeper = keeper
@@ -238,7 +240,7 @@ class Methods:
         result = await self.call(method, params, report)
         encoded = codec.encode(result)
         # Asked before a store changed, an answer must not be found after it.
-        if key is not None and result.complete and key[0] == self.inventory.epoch:
+        if key is not None and _is_lasting(params, result) and key[0] == self.inventory.epoch:
             self.cache.put(key, encoded, len(encoded) + len(params.__struct_fields__))
         return encoded
 
@@ -306,6 +308,12 @@ class Methods:
                 "looking at the stores took longer than the deadline",
                 "raise deadline_ms",
             )
+
+
+def _is_lasting(params: Any, result: Any) -> bool:
+    """Tell whether the stores alone made *result* what it is: a model that failed may not the next time."""
+    is_hybrid = getattr(params, "mode", "lexical") == "hybrid"
+    return bool(result.complete) and not (is_hybrid and result.hint)
 
 
 def _rss_bytes() -> int:

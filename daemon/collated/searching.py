@@ -11,8 +11,9 @@ from collated_readers.contract import SEARCH_LIMITS, clamped
 
 from .catalog import Store
 from .corpora import Coverage
-from .merge import Order, dedupe, merge_contract, merge_fused, merge_global
-from .protocol import Partial, PartialHit, SearchParams
+from .embedding import Vectors
+from .merge import Order, dedupe, merge_contract, merge_fused, merge_global, merge_hybrid
+from .protocol import Partial, PartialHit, Ranking, SearchParams
 from .selection import Asked, Selection
 from .sidecars.corpus import Part, Question
 
@@ -62,6 +63,10 @@ class Searched(Asked):
         if ranked:
             self._list = dedupe((self._list, ranked), self.query.limit)
 
+    def take(self, ranked: list[Ranked]) -> None:
+        """Take the store's whole list, made by its reader."""
+        self._list = ranked
+
     def restart(self) -> None:
         """Forget what was found: the store's contents are others now."""
         self.tiers.clear()
@@ -72,14 +77,19 @@ class Searched(Asked):
         return (self.store.fingerprint, self.query, *parts)
 
 
+def _order(ranking: Ranking) -> Order:
+    return "global" if ranking in ("global", "smart") else "contract"
+
+
 class Search:
     """One search over the stores of a selection."""
 
     def __init__(self, params: SearchParams, selection: Selection, report: Report | None) -> None:
         """Search the stores of *selection*, and tell *report* how far the search is."""
         self.selection = selection
-        self.ranking = params.ranking
-        self.order: Order = "global" if params.ranking in ("global", "smart") else "contract"
+        self._ranking: Ranking = params.ranking
+        self.ranking: Ranking = params.ranking
+        self.order: Order = _order(params.ranking)
         self.limit = clamped(params.limit, SEARCH_LIMITS)
         self.collapse = params.collapse
         self.within = tuple(params.within or ())
@@ -88,6 +98,9 @@ class Search:
         self.report = report
         self.query = Query(params.query, self.within, self.limit + (_SLACK if params.collapse else 0))
         self._questions: dict[str, Question] = {}
+        self.vectors: Vectors | None = None
+        self.apart: frozenset[str] = frozenset()  # stores whose own lists are fused with their vectors'
+        self.notes: list[str] = []  # for people: what was not done as asked, and why
         self.given: dict[str, list[Ranked]] = {}
         self.searched: dict[str, Searched] = {}
         self.able: NDArray[np.bool_] = np.zeros(0, np.bool_)  # by place among the chosen stores, once known
@@ -141,6 +154,24 @@ class Search:
         """Return the store called *name*, one of those chosen, as asked by itself."""
         return self.searched.get(name) or self.store(self.selection.chosen.by_name(name))
 
+    def set_apart(self, names: frozenset[str], vectors: Vectors) -> None:
+        """Have the stores *names* asked with *vectors*; the others' lists are fused with theirs by rank."""
+        self.apart, self.vectors = names, vectors
+        self.ranking, self.order = "fused", "contract"
+        self.query = replace(self.query, is_hybrid=True)
+        self.again()
+
+    def join(self, each: Searched, note: str) -> None:
+        """Have a store answer by words like all others, since its vectors cannot be searched."""
+        self.notes.append(note)
+        self.apart -= {each.store.name}
+        if not self.apart:  # then nothing is fused
+            self.vectors = None
+            self.ranking, self.order = self._ranking, _order(self._ranking)
+            self.query = replace(self.query, is_hybrid=False)
+        each.query = self.query
+        self.again()
+
     def again(self) -> None:
         """Begin anew: a store has changed or failed, or segments have."""
         self.coverage = self.parts = None
@@ -187,6 +218,8 @@ class Search:
 
     def merged(self) -> list[tuple[str, Ranked]]:
         """Return the best records of all stores."""
+        if self.vectors is not None:
+            return merge_hybrid(self.lists(), self.apart, self.query.limit)
         merge = {"fused": merge_fused, "contract": merge_contract}.get(self.ranking, merge_global)
         return merge(self.lists(), self.query.limit)
 

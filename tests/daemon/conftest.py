@@ -28,6 +28,7 @@ from structlog.testing import capture_logs
 
 from collated.cache import Cache
 from collated.corpora import Corpora
+from collated.embedding import Embedders
 from collated.examining import Examining
 from collated.fanout import WORKERS, Fanout
 from collated.federation import Federation
@@ -175,6 +176,7 @@ class Parts:
         self.segments = Segments()
         self.corpora = Corpora(self.inventory, self.segments)
         self.keeper = Keeper(root / "sidecars", root / "copies", settings.cache)
+        self.embedders = Embedders(settings.embedding, {})
         self.examining = Examining(self.inventory, root / "copies")
         self.reloads = 0
         self.reload_error: Exception | None = None
@@ -187,6 +189,7 @@ class Parts:
             corpora=self.corpora,
             keeper=self.keeper,
             examining=self.examining,
+            embedders=self.embedders,
             socket=root / "socket",
             reload=self._reload,
         )
@@ -428,12 +431,12 @@ class World:
     def federation(self, *, workers: int = WORKERS, cache: Cache | None = None) -> Federation:
         """Return another one over the same stores; without *cache* nothing is kept."""
         fanout = Fanout(self.parts.inventory, self.parts.pool, workers)
-        return Federation(fanout, self.parts.corpora, cache or Cache(0))
+        return Federation(fanout, self.parts.corpora, cache or Cache(0), Embedders({}, {}))
 
     async def search(self, *, seconds: float = 10.0, **params: object) -> SearchResult:
         """Search for `q`, with the daemon's own cache; *params* by the names of `SearchParams`."""
         asked = msgspec.structs.replace(SearchParams("q"), **params)
-        federation = Federation(self.fanout, self.parts.corpora, self.parts.cache)
+        federation = Federation(self.fanout, self.parts.corpora, self.parts.cache, Embedders({}, {}))
         return await federation.search(asked, Budget.lasting(seconds))
 
     def grepping(self) -> Grepping:

@@ -14,6 +14,7 @@ import pytest
 
 from collated.cache import Cache
 from collated.corpora import Corpora
+from collated.embedding import Embedders
 from collated.errors import RequestFailed
 from collated.federation import Federation
 from collated.grepping import Grepping
@@ -111,7 +112,9 @@ async def _segment(parts: Parts, name: str) -> Segment:
 async def search(parts: Parts, query: str, **params: object) -> SearchResult:
     """Search with nothing remembered."""
     asked = msgspec.structs.replace(SearchParams(query), **params)
-    return await Federation(parts.fanout, parts.corpora, Cache(0)).search(asked, Budget.lasting(10))
+    return await Federation(parts.fanout, parts.corpora, Cache(0), Embedders({}, {})).search(
+        asked, Budget.lasting(10)
+    )
 
 
 async def grep(parts: Parts, pattern: str, **params: object) -> GrepResult:
@@ -223,7 +226,9 @@ async def test_segments_that_come_or_go_while_a_search_runs_change_no_byte(
         reader.change = corpora.change
         asked = msgspec.structs.replace(SearchParams(query), **params)
 
-        result = await Federation(parts.fanout, corpora, Cache(0)).search(asked, Budget.lasting(10))
+        result = await Federation(parts.fanout, corpora, Cache(0), Embedders({}, {})).search(
+            asked, Budget.lasting(10)
+        )
 
         reader.change = bool
         assert msgspec.json.encode(result) == msgspec.json.encode(expected), query

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from collated.cache import Cache
+from collated.embedding import Embedders
 from collated.federation import Federation
 from collated.merge import dedupe, merge_contract, merge_fused
 from collated.protocol import SearchParams, SearchResult
@@ -209,7 +210,7 @@ async def test_a_store_that_changes_meanwhile_changes_nothing_if_it_holds_the_sa
 @pytest.mark.parametrize("query", ["garden", "apple", "the apple tree", "pear garden autumn", "zebra", "***"])
 @pytest.mark.parametrize("limit", [1, 2, 10])
 async def test_one_store_alone_is_the_contracts_answer(fruit: Parts, query: str, limit: int) -> None:
-    federation = Federation(fruit.fanout, fruit.corpora, fruit.cache)
+    federation = Federation(fruit.fanout, fruit.corpora, fruit.cache, Embedders({}, {}))
 
     result = await federation.search(SearchParams(query, limit=limit), Budget.lasting(10))
 

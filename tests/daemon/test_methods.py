@@ -17,6 +17,7 @@ from collated.methods import Methods
 from collated.protocol import METHODS, Changes, NoParams, SearchParams, StoresParams
 from collated.settings import Cache, Search, Settings
 from collated_readers.opening import StoreConnection
+from collated_readers.registry import READERS
 
 if TYPE_CHECKING:
     from tests.daemon.conftest import Assemble, OpenWorld, Parts, PutStore, Until
@@ -58,7 +59,7 @@ async def test_initialize_says_what_this_daemon_speaks(parts: Parts) -> None:
 
     assert (result.protocol, result.framing, result.server["version"]) == (1, "headers", __version__)
     assert result.methods == sorted(METHODS)
-    assert result.formats == {"contextpull": "1.x"}
+    assert result.formats == {reader.format: reader.versions for reader in READERS}
     assert result.limits == {"max_frame_bytes": 8_388_608, "max_in_flight": 64, "deadline_s": 2.0}
 
 

@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Sequence
 from contextlib import closing
 
-from collated_readers.contract import Embed, Hit, Query, Ranked, StoreError
+from collated_readers.contract import Embed, Hit, Query, Ranked, RequestError, StoreError
 from collated_readers.fusing import dense_depth, reciprocal
 from collated_readers.values import text
 from collated_readers.within import filter_argument
@@ -67,6 +67,9 @@ def _similarity(wanted: Sequence[float], blob: object) -> float:
     if not isinstance(blob, bytes) or len(blob) % 4:
         raise StoreError("damaged", "the store holds something that is not a vector of 32-bit floats")
     vector = array("f", blob)
+    if len(vector) != len(wanted):
+        message = f"its vectors have {len(vector)} numbers, the query's has {len(wanted)}"
+        raise RequestError("query_model_mismatch", message)
     try:
         dot = math.fsum(x * y for x, y in zip(wanted, vector, strict=False))
         length = math.sqrt(math.fsum(x * x for x in vector)) or 1.0

@@ -1,0 +1,194 @@
+"""Search by words and vectors: over one store its own answer, over many their lists fused by rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from collated.cache import Cache
+from collated.embedding import Embedders, NotEmbedded
+from collated.federation import Federation
+from collated.merge import merge_hybrid
+from collated.protocol import Hit, SearchParams, SearchResult
+from collated.sidecars.segment import Segment, index_store
+from collated_readers import Budget, Query, Ranked, single
+from collated_readers.contextpull import ContextPull
+from collated_readers.opening import StoreConnection
+
+if TYPE_CHECKING:
+    from tests.conftest import MakeStore
+    from tests.daemon.conftest import Assemble, Parts
+
+pytestmark = pytest.mark.anyio
+
+READER = ContextPull()
+QUERIES = ("red apple", "pear", "banana oak", "nothing-of-this", "e", "***")
+WORDS = ("red apple", "green pear tree", "yellow banana", "old oak tree", "an owl in the oak", "red robin")
+TEXTS = {
+    f"{name}.md": "\n\n".join(f"## Part {n}\n\nThe {word} of {name}, {n}." for n, word in enumerate(WORDS))
+    for name in ("one", "two", "three")
+}
+
+
+def letters(text: str, count: int = 3) -> list[float]:
+    """Give every text a vector that tells its letters."""
+    return [1.0 + text.lower().count(letter) for letter in "aeo"[:count]]
+
+
+def _embed_all(model: str, texts: list[str]) -> list[list[float]]:
+    return [letters(text) for text in texts]
+
+
+class Letters(Embedders):
+    """Knows how the model `letters` embeds, until it is `down`; has *count* numbers in a vector."""
+
+    def __init__(self, count: int = 3) -> None:
+        super().__init__({}, {})
+        self.count = count
+        self.is_down = False
+
+    async def embed(self, model: str, text: str, budget: Budget) -> Sequence[float] | NotEmbedded:
+        """Give the letters' vector."""
+        if self.is_down or "letters" not in model:
+            return NotEmbedded("embedder_failed", f"nobody embeds with {model}")
+        return letters(text, self.count)
+
+
+@pytest.fixture
+async def parts(make_store: MakeStore, stores: Path, assemble: Assemble) -> Parts:
+    """`fruit` and `trees` have vectors that can be asked, `other` has unknown ones, and `plain` none."""
+    make_store(stores / "plain.sqlite", TEXTS)
+    for name, model in {"fruit": "letters", "trees": "letters", "other": "unheard"}.items():
+        make_store(
+            stores / f"{name}.sqlite",
+            {f"{name}/{path}": text for path, text in TEXTS.items()},
+            embed_model=f"openai:{model}",
+            embed_fn=_embed_all,
+        )
+    parts = assemble()
+    await parts.look()
+    return parts
+
+
+async def search(
+    parts: Parts, query: str, embedders: Embedders | None = None, **params: object
+) -> SearchResult:
+    federation = Federation(parts.fanout, parts.corpora, Cache(0), embedders or Letters())
+    asked = msgspec.structs.replace(SearchParams(query, mode="hybrid", limit=7), **params)
+    return await federation.search(asked, Budget.lasting(10))
+
+
+async def alone(parts: Parts, name: str, query: Query) -> single.Answer:
+    store = parts.inventory.named(name)
+    assert store is not None
+
+    def ask(db: StoreConnection) -> single.Answer:
+        return single.search(READER, db, query, lambda _, text: letters(text))
+
+    return await parts.pool.ask(store.path, None, ask, Budget.lasting(10))
+
+
+async def index(parts: Parts, name: str) -> None:
+    store = parts.inventory.named(name)
+    assert store is not None
+
+    def made(db: StoreConnection) -> Segment:
+        postings = READER.postings(db)
+        assert postings is not None
+        return index_store(store.fingerprint or "", READER.format, postings, None)
+
+    segment = await parts.pool.ask(store.path, None, made, Budget.lasting(10))
+    parts.segments.segments = (*parts.segments.segments, segment)
+    parts.segments.generation += 1
+
+
+def shown(hits: Sequence[Hit]) -> list[tuple[str, float, str, str]]:
+    return [(hit.id, hit.score, hit.snippet, hit.tier) for hit in hits]
+
+
+@pytest.mark.parametrize("query", QUERIES)
+async def test_over_one_store_it_is_the_stores_own_answer(parts: Parts, query: str) -> None:
+    expected = await alone(parts, "fruit", Query(query, (), 7, is_hybrid=True))
+
+    result = await search(parts, query, stores=["fruit"])
+
+    assert shown(result.hits) == [(hit.id, hit.score, hit.snippet, hit.tier) for hit in expected.hits]
+    assert (result.mode, result.hint, result.complete) == (expected.mode, expected.hint, True)
+
+
+@pytest.mark.parametrize("query", QUERIES[:3])
+async def test_over_many_the_lists_are_fused_by_rank_with_and_without_segments(
+    parts: Parts, query: str
+) -> None:
+    lists: dict[str, list[Ranked]] = {}
+    for name in ("fruit", "trees"):
+        own = await alone(parts, name, Query(query, (), 7, is_hybrid=True))
+        lists[name] = [Ranked(hit.id, hit.tier, 0.0, 0) for hit in own.hits]
+    for name in ("plain", "other"):
+        own = await alone(parts, name, Query(query, (), 7))
+        lists[name] = [Ranked(hit.id, hit.tier, 0.0, 0) for hit in own.hits]
+
+    result = await search(parts, query)
+    places = {
+        name: [hit.id for hit in result.hits if hit.store == name]
+        for name in ("fruit", "trees", "plain", "other")
+    }
+
+    for name, ids in places.items():  # a store's own order stays as it is
+        assert ids == [hit.id for hit in lists[name]][: len(ids)]
+    keys = [(-hit.score, hit.id, hit.store) for hit in result.hits]
+    assert [score for score, _, _ in keys] == sorted(score for score, _, _ in keys)
+    assert result.mode == "hybrid"
+    assert result.hint == "nobody embeds with openai:unheard"
+    assert {hit.store for hit in result.hits} == {"fruit", "trees", "plain", "other"}
+    for name in ("plain", "fruit", "other"):
+        await index(parts, name)
+        assert await search(parts, query) == result
+
+
+async def test_a_store_that_only_vectors_find_is_found(parts: Parts) -> None:
+    result = await search(parts, "unheardof")
+
+    assert {hit.store for hit in result.hits} == {"fruit", "trees"}
+    assert {hit.tier for hit in result.hits} == {"dense"}
+    assert result.stores.skipped == 2
+
+
+async def test_a_vector_of_another_length_is_said_and_words_alone_are_asked(parts: Parts) -> None:
+    plain = await search(parts, "red apple", mode="lexical", stores=["fruit"])
+
+    result = await search(parts, "red apple", Letters(2), stores=["fruit"])
+
+    assert (result.hits, result.mode) == (plain.hits, "lexical")
+    assert result.hint == "fruit: its vectors have 3 numbers, the query's has 2"
+    assert result.complete
+
+
+async def test_without_an_embedder_it_is_the_lexical_answer_and_says_why(parts: Parts) -> None:
+    embedders = Letters()
+    embedders.is_down = True
+    plain = await search(parts, "red apple", mode="lexical")
+
+    result = await search(parts, "red apple", embedders)
+
+    assert result.hits == plain.hits
+    assert result.mode == "lexical"
+    assert result.hint == "nobody embeds with openai:letters; nobody embeds with openai:unheard"
+
+
+async def test_stores_without_vectors_say_so(parts: Parts) -> None:
+    result = await search(parts, "red apple", stores=["plain"])
+    assert (result.mode, result.hint) == ("lexical", "no embeddings in store")
+
+
+def test_lists_are_fused_by_reciprocal_rank_then_id_then_store() -> None:
+    lists = {
+        "b": [Ranked("1", "any", -9.0, 0), Ranked("0", "any", -8.0, 0)],
+        "a": [Ranked("1", "dense", -2 / 61, 0), Ranked("7", "any", -1 / 61, 0)],
+    }
+    merged = [(store, hit.id, hit.rank) for store, hit in merge_hybrid(lists, frozenset("a"), 9)]
+    assert merged == [("a", "1", -2 / 61), ("b", "1", -2 / 61), ("b", "0", -2 / 62), ("a", "7", -1 / 61)]
