@@ -217,7 +217,7 @@ PARTIAL = [protocol.PartialGraph("box", ["go", "c"], "no grammar")]
         (symbols(symbol()), []),
         (symbols(symbol(), more=2), ["2 more names begin so"]),
         (symbols(symbol(), how="prefix"), ["these names begin so"]),
-        (symbols(symbol(), how="member"), ["these are members"]),
+        (symbols(symbol(), how="member"), []),
         (symbols(symbol(), how="parts"), ["the same parts"]),
         (symbols(symbol(), truncated=True), ["raise --limit"]),
         (symbols(stores=Answered(2, 0, 2), how=None), ["none of these stores can be asked this"]),

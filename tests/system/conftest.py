@@ -241,6 +241,19 @@ class Daemon:
         """Return the refs that a search finds, in order."""
         return [hit["ref"] for hit in self.ask("search", query=query, **more)["hits"]]
 
+    def collate(self, *typed: str, given: bytes = b"") -> subprocess.CompletedProcess[str]:
+        """Run `collate` without a terminal, with *given* on its standard input, and return how it went."""
+        ran = subprocess.run(
+            [sys.executable, "-c", "import sys; from collated.cli import main; sys.exit(main())", *typed],
+            env=self.environ,
+            input=given,
+            capture_output=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+        said = (ran.stdout.decode(), ran.stderr.decode())
+        return subprocess.CompletedProcess(ran.args, ran.returncode, *said)
+
     # ----------------------------------------------------------------- waiting
 
     def wait_for(

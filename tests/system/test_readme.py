@@ -266,7 +266,12 @@ def is_venv(words: Sequence[str]) -> None:
     assert words[1:3] == ["-m", "venv"]
 
 
+def is_understood(words: Sequence[str]) -> None:
+    client_parser().parse_args(words[1:])
+
+
 LOOKS: Mapping[str, Callable[[Sequence[str]], None]] = {
+    "collate": is_understood,
     "install": files_exist,
     "journalctl": units_exist,
     "make": targets_exist,
@@ -279,8 +284,11 @@ LOOKS: Mapping[str, Callable[[Sequence[str]], None]] = {
 
 @pytest.mark.parametrize("block", NOT_RUN, ids=name)
 def test_what_a_block_that_is_not_run_needs_is_there(block: Block) -> None:
-    assert block.language == "sh"
-    for command in block.text.splitlines():
+    assert block.language in ("sh", "console")
+    commands = (
+        [each.command for each in shown(block)] if block.language == "console" else block.text.splitlines()
+    )
+    for command in commands:
         words = shlex.split(command)
         LOOKS[Path(words[0]).name](words)
 

@@ -21,7 +21,12 @@ __all__ = ["add", "remove"]
 
 _SUFFIX = ".sqlite"
 # Where the programs leave their store in a project; the first pattern that matches decides.
-_IN_PROJECT = (".contextpull/store.sqlite", ".contextpull/*.sqlite", "*.sqlite")
+_IN_PROJECT = (
+    ".contextpull/store.sqlite",
+    ".contextpull/*.sqlite",
+    ".claude/cache/codebase-index/index.sqlite",
+    "*.sqlite",
+)
 
 
 class LinkError(CollatedError):

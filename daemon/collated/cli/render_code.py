@@ -32,7 +32,6 @@ _LONGEST = 20
 
 _FOUND_AS: Mapping[How, str] = {
     "prefix": "nothing is called exactly so; these names begin so",
-    "member": "nothing is called exactly so; these are members of what is",
     "parts": "nothing is called exactly so; these names have the same parts",
 }
 
