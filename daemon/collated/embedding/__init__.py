@@ -3,6 +3,6 @@
 Nothing here ever downloads a model, and nothing of it is imported before a query needs it.
 """
 
-from .embedders import Embedders, NotEmbedded, Vectors
+from .embedders import Embedders, NotEmbedded, Vectors, obstacle, place
 
-__all__ = ["Embedders", "NotEmbedded", "Vectors"]
+__all__ = ["Embedders", "NotEmbedded", "Vectors", "obstacle", "place"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from math import isfinite
 
 from msgspec import Struct
@@ -13,10 +14,10 @@ from collated.cache import Cache
 from collated.settings import Embedding
 from collated_readers import Budget, RequestError
 
-from .endpoint import Endpoint, EndpointFailed
-from .local import LocalModel, MissingModel, load
+from .endpoint import HTTPX_MISSING, Endpoint, EndpointFailed
+from .local import LocalModel, MissingModel, load, missing
 
-__all__ = ["Embedders", "NotEmbedded", "Vectors"]
+__all__ = ["Embedders", "NotEmbedded", "Vectors", "obstacle", "place"]
 
 _CACHE_BYTES = 4 * 1024 * 1024
 _NUMBER_BYTES = 32  # a float and its place in a list
@@ -169,13 +170,29 @@ class Embedders:
         return model.embed(text)
 
 
+def place(embedding: Embedding) -> str:
+    """Return where queries are embedded, for people: without a query string, which may hold a key."""
+    return embedding.url.partition("?")[0] or embedding.local
+
+
+def obstacle(embedding: Embedding, environ: Mapping[str, str]) -> str | None:
+    """Return what is missing on this machine to embed as configured, None for nothing. Asks nobody."""
+    if embedding.local:
+        return missing(embedding.local)
+    if find_spec("httpx") is None:
+        return HTTPX_MISSING
+    if embedding.key_env and not environ.get(embedding.key_env):
+        return f"the environment variable {embedding.key_env}, which should have the key, is not set"
+    return None
+
+
 def _unknown(model: str, configured: Iterable[str]) -> str:
     names = ", ".join(sorted(configured)) or "no model"
     return f"the store's vectors are of model {model}; [embedding] has {names}"
 
 
 def _wrong(model: str, embedding: Embedding, vector: list[float]) -> NotEmbedded | None:
-    where = embedding.url or embedding.local
+    where = place(embedding)
     if embedding.dimensions not in (0, len(vector)):
         message = f"{where} gives {len(vector)} numbers, [embedding] says {embedding.dimensions} for {model}"
         return NotEmbedded("query_model_mismatch", message)

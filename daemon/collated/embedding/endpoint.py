@@ -16,7 +16,9 @@ from collated_readers.secrets import redacted
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["Endpoint", "EndpointFailed"]
+__all__ = ["HTTPX_MISSING", "Endpoint", "EndpointFailed"]
+
+HTTPX_MISSING = "the Python package httpx is not installed; pip install 'collated[embed]'"
 
 _LONGEST_ANSWER = 4 * 1024 * 1024
 _SHOWN_CHARACTERS = 200
@@ -49,7 +51,7 @@ class Endpoint:
         """Ask *url* for vectors of its *model*, with *key* as the bearer's token if there is one."""
         self._url = url
         self._model = model
-        self._key = key
+        self._key = key.strip() if key else None
         self._name = url.partition("?")[0]
         self._client: httpx.AsyncClient | None = None
         self._opening = asyncio.Lock()
@@ -79,16 +81,17 @@ class Endpoint:
             await client.aclose()
 
     async def _ask(self, text: str) -> list[float]:
-        import httpx  # `_opened` has imported it in a thread, where that takes its tenth of a second
-
         client = await self._opened()
+        import httpx  # which has been imported just now in a thread: it takes a tenth of a second
+
         body = {"model": self._model, "input": [text], "encoding_format": "float"}
         try:
             async with client.stream("POST", self._url, json=body) as response:
                 content = await self._content(response)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            reason = str(error) or type(error).__name__
-            raise EndpointFailed(f"{self._name} cannot be asked: {reason}", is_retryable=True) from error
+            raise EndpointFailed(
+                f"{self._name} cannot be asked: {_reason(error)}", is_retryable=True
+            ) from error
         if not response.is_success:
             again = response.status_code in _ASK_AGAIN
             message = f"{self._name} answers {response.status_code}: {self._shown(content)}"
@@ -122,15 +125,26 @@ class Endpoint:
     async def _opened(self) -> httpx.AsyncClient:
         async with self._opening:
             if self._client is None:
-                self._client = await asyncio.to_thread(_client, self._key)
+                try:
+                    self._client = await asyncio.to_thread(_client, self._key)
+                except ImportError as error:
+                    raise EndpointFailed(HTTPX_MISSING) from error
             return self._client
+
+
+def _reason(error: Exception) -> str:
+    import httpx
+
+    if isinstance(error, httpx.LocalProtocolError):  # its text would show the header
+        return "the key is not one that can be sent"
+    return str(error) or type(error).__name__
 
 
 def _client(key: str | None) -> httpx.AsyncClient:
     import httpx
 
-    headers = {"Accept-Encoding": "identity"}  # a small answer must not become a large one
+    headers = {b"Accept-Encoding": b"identity"}  # a small answer must not become a large one
     if key:
-        headers["Authorization"] = f"Bearer {key}"
+        headers[b"Authorization"] = f"Bearer {key}".encode()
     # The time is kept by the caller, for the whole of an answer and its repetition.
     return httpx.AsyncClient(headers=headers, timeout=None, trust_env=False, follow_redirects=False)  # noqa: S113
