@@ -268,6 +268,8 @@ def test_an_error_says_what_to_try_instead_and_when() -> None:
 def test_there_is_advice_for_every_code_of_a_store_and_for_codes_to_come() -> None:
     assert ADVICE.keys() == STORE_CODES.keys()
     assert "collate doctor" in advice("from_the_future")
+    assert "embed the query" in advice("query_model_mismatch")
+    assert "embed the query" in advice("invalid_query_vector")
 
 
 # --------------------------------------------------------------------------- hostile stores

@@ -62,6 +62,13 @@ ADVICE: Mapping[str, str] = {
 }
 
 
+# Not of a store that fails, but of one that a query's vector is not for.
+_OF_A_QUERY: Mapping[str, str] = {
+    "invalid_query_vector": "embed the query with the store's model, or ask other stores",
+    "query_model_mismatch": "embed the query with the store's model, or ask other stores",
+}
+
+
 def advice(code: str) -> str:
     """Return what to do about *code*; codes of a newer daemon get a general answer."""
-    return ADVICE.get(code, "see `collate stores` and `collate doctor`")
+    return ADVICE.get(code) or _OF_A_QUERY.get(code, "see `collate stores` and `collate doctor`")

@@ -107,7 +107,7 @@ def similar(result: VectorsSearchResult) -> Iterator[Line]:
             Span(f"{visible(hit.store)}:", "store"),
             Span(visible(hit.id), "place"),
             "  ",
-            Span(visible(hit.heading_path), "heading"),
+            Span(visible(hit.heading_path or hit.doc), "heading"),
             "  ",
             Span(f"{hit.metric} {hit.score:.4f}", "aside"),
             hang=_STEP,
