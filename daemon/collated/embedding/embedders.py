@@ -42,11 +42,6 @@ class Vectors(Struct, frozen=True):
     found: Mapping[str, Sequence[float]]
     failed: Mapping[str, NotEmbedded]
 
-    @property
-    def hint(self) -> str | None:
-        """Say why some stores are searched by words alone, None where none is for want of a vector."""
-        return "; ".join(dict.fromkeys(reason.message for reason in self.failed.values())) or None
-
     def embed(self, model: str, text: str) -> Sequence[float]:
         """Return the vector of *text*, which is this one's: what `Reader.fused` is given.
 
@@ -89,10 +84,6 @@ class Embedders:
             task = asyncio.ensure_future(endpoint.close())
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
-
-    def knows(self, model: str) -> bool:
-        """Tell whether *model* is configured, in any case of its letters."""
-        return self._entry(model) is not None
 
     async def vectors(self, models: Iterable[str], text: str, budget: Budget) -> Vectors:
         """Return *text* under each of *models*, all asked at once."""

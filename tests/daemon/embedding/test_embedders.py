@@ -60,8 +60,6 @@ async def test_a_local_model(embedders: Make) -> None:
     assert not isinstance(vector, NotEmbedded)
     assert len(vector) == 256
     assert await made.embed("LLAMA", "how do refunds work?", budget()) is vector
-    assert made.knows("Llama")
-    assert not made.knows("llama2")
 
 
 async def test_a_local_model_is_asked_in_a_thread_of_its_own(embedders: Make) -> None:
@@ -157,14 +155,13 @@ async def test_a_text_under_several_models(served: Served, embedders: Make) -> N
     vectors = await made.vectors(["llama", "a", "c", "a"], "what", budget())
     assert (set(vectors.found), set(vectors.failed)) == ({"a", "llama"}, {"c"})
     assert vectors.embed("a", "what") == VECTOR
-    assert vectors.hint == "the store's vectors are of model c; [embedding] has a, llama"
+    assert vectors.failed["c"].message == "the store's vectors are of model c; [embedding] has a, llama"
     with pytest.raises(RequestError, match="model c"):
         vectors.embed("c", "what")
 
 
 async def test_only_the_text_that_was_embedded_has_a_vector() -> None:
     vectors = Vectors("what", {"a": VECTOR}, {})
-    assert vectors.hint is None
     for model, text in (("a", "other"), ("b", "what")):
         with pytest.raises(RequestError) as caught:
             vectors.embed(model, text)
