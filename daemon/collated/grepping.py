@@ -238,7 +238,7 @@ def _result(grep: _Grep) -> GrepResult:
     outcome = grep.selection.outcome()
     return GrepResult(
         matches=[
-            protocol.Match(store, m.id, f"{store}:{m.id}", m.doc, m.heading_path, m.line)
+            protocol.Match(store, m.id, f"{store}:{m.id}", m.doc, m.heading_path, m.line, m.line_number)
             for store, m in merged
         ],
         truncated=has_more or any(each.is_truncated for each in answering),

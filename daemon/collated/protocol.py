@@ -275,7 +275,7 @@ class ContextRecord(Record):
 
 
 class Match(Struct):
-    """The first matching line of a record."""
+    """The first matching line of a record; `line_number` counts its document's, where the format has them."""
 
     store: str
     id: str
@@ -283,6 +283,7 @@ class Match(Struct):
     doc: str
     heading_path: str
     line: str
+    line_number: int | UnsetType = UNSET
 
 
 class InitializeResult(Struct):

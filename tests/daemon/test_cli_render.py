@@ -144,6 +144,12 @@ def test_a_match_shows_its_line_with_the_text_that_was_asked_for(
     assert text(render.grep(matches(line), pattern)) == ["docs:a.md#0  A", shown]
 
 
+def test_a_match_of_a_file_shows_the_lines_number() -> None:
+    found = matches("x = 1")
+    found.matches[0].line_number = 56
+    assert text(render.grep(found, "x"))[0] == "docs:a.md:56  A"
+
+
 def test_what_grep_found_is_marked_for_a_terminal_and_left_alone_elsewhere() -> None:
     shown = list(render.grep(matches("Code GW-10 and gw-10"), "gw-10"))[1]
     assert [span.text for span in shown.spans if span.meaning == "found"] == ["GW-10", "gw-10"]

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from msgspec import UNSET
+
 from collated.errors import RequestFailed
 from collated.protocol import (
     Answered,
@@ -48,7 +50,8 @@ def grep(result: GrepResult, pattern: str | None) -> Iterator[Line]:
     """Return each match as its place and heading, then its line; *pattern* is None for a regex."""
     for match in result.matches:
         heading = Span(visible(match.heading_path), "heading")
-        yield line(*_place(match.store, match.id), "  ", heading, hang=_HANG)
+        at = match.id if match.line_number is UNSET else f"{match.doc}:{match.line_number}"
+        yield line(*_place(match.store, at), "  ", heading, hang=_HANG)
         yield _found(visible(match.line.strip()), visible(pattern or ""))
 
 
