@@ -2,12 +2,13 @@
 
 from collections.abc import Hashable, Mapping
 from functools import partial
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from collated_readers import Budget, Reader, RequestError
+from collated_readers import Budget, Reader, RequestError, StoreError
 from collated_readers.code import (
     DEPTH_LIMITS,
     SYMBOL_LIMITS,
@@ -28,7 +29,7 @@ from .catalog import project_root, shown
 from .errors import RequestFailed
 from .fanout import Fanout
 from .gathering import Ask, Gathering
-from .merge_code import bounded, merge_files, merge_nodes, merge_references, merge_symbols
+from .merge_code import MOST_BYTES, bounded, merge_files, merge_nodes, merge_references, merge_symbols
 from .protocol import (
     ArchitectureParams,
     ArchitectureResult,
@@ -172,8 +173,8 @@ class Coding:
             RequestFailed: as `Reading.read`.
         """
         asked = self._reading.one("architecture", params.store)
-        report = await self._reading.ask(asked, lambda db: _code(asked.reader).architecture(db), budget)
-        return ArchitectureResult(params.store, None if report is None else dict(report))
+        report = await self._reading.ask(asked, lambda db: _report(asked.reader, db), budget)
+        return ArchitectureResult(params.store, report)
 
     async def _gathered(
         self, method: str, selection: Selection, key: tuple[Hashable, ...] | None, ask: Ask[T], budget: Budget
@@ -201,6 +202,17 @@ def _chunks(ask: Ask[Chunk], reader: Reader, db: StoreConnection, budget: Budget
         if error.code != "unknown_id":
             raise
         return _There(())
+
+
+def _report(reader: Reader, db: StoreConnection) -> dict[str, Any] | None:
+    report = _code(reader).architecture(db)
+    try:
+        size = len(msgspec.msgpack.encode(report))
+    except (OverflowError, RecursionError) as error:
+        raise StoreError("damaged", "the store's report holds what cannot be sent") from error
+    if size > MOST_BYTES:
+        raise StoreError("damaged", f"the store's report has {size} bytes, and {MOST_BYTES} are the most")
+    return None if report is None else dict(report)
 
 
 def inside(path: str, root: str | None) -> str:

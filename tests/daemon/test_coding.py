@@ -175,6 +175,15 @@ async def test_the_report_on_the_architecture_comes_as_it_is(code_world: OpenCod
     assert (await refused(opened, "architecture", store="c")).code == "unknown_store"
 
 
+@pytest.mark.parametrize("report", [{"n": 1 << 70}, {"text": "x" * (5 * 1024 * 1024)}])
+async def test_a_report_that_cannot_be_sent_is_damage(code_world: OpenCode, report: dict[str, Any]) -> None:
+    opened = await code_world({"a": {"architecture": report}})
+
+    failed = await refused(opened, "architecture", store="a")
+
+    assert (failed.code, "damaged" in failed.message) == ("store_unavailable", True)
+
+
 # --------------------------------------------------------------------------- what is asked
 
 

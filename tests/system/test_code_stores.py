@@ -268,6 +268,18 @@ def test_an_exit_code_says_how_it_went(code: Daemon, typed: str, exit_code: int,
     assert said in ran.stderr
 
 
+def test_a_project_is_added_by_its_directory(daemon: Daemon, sources: Path) -> None:
+    kept = daemon.base / "Some Project" / KEPT
+    kept.mkdir(parents=True)
+    shutil.copyfile(sources / "typer" / "index.sqlite", kept / "index.sqlite")
+
+    ran = daemon.collate("add", str(daemon.base / "Some Project"))
+
+    assert ran.returncode == 0
+    assert ran.stdout.startswith("some-project  open  codebase-index 4  39 documents, 722 records  ")
+    assert daemon.collate("symbols", "Typer").stdout.startswith("some-project  typer/main.py:108  class")
+
+
 # --------------------------------------------------------------------------- readme
 
 
