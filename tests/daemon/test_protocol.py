@@ -78,7 +78,7 @@ def test_the_methods_are_those_of_the_design() -> None:
             "store id ref format doc heading_path snippet score kind tier line_start line_end also",
         ),
         (protocol.Record, "store id ref format doc heading_path kind text prev_id next_id"),
-        (protocol.Match, "store id ref doc heading_path line"),
+        (protocol.Match, "store id ref doc heading_path line line_number"),
         (protocol.Answered, "asked answered skipped failed"),
         (protocol.SearchResult, "hits mode hint complete stores"),
         (protocol.Symbol, "store name qualified kind path line_start line_end sha256 signature"),
