@@ -23,9 +23,10 @@ _ARMOUR = r"(?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?-----"
 # lost its beginning.
 _BREAK = r"(?:\\{1,4}[nr]| )"
 _INLINE_HEADER = rf"(?:{_BREAK}++[A-Z][A-Za-z]{{2,8}}-[A-Z][a-z]{{3,4}}: [A-Za-z0-9,-]++)"
+_INLINE_BODY = rf"(?:{_BREAK}|[A-Za-z0-9+/=])++"
 _INLINE = re.compile(
-    rf"-----BEGIN {_ARMOUR}{_INLINE_HEADER}{{0,4}}{_BREAK}*+(?=[A-Za-z0-9+/]{{16}})"
-    rf"(?:{_BREAK}|[A-Za-z0-9+/=])++(?:-----END {_ARMOUR})?"
+    rf"-----BEGIN {_ARMOUR}{_INLINE_HEADER}{{0,4}}{_BREAK}*+"
+    rf"(?:{_INLINE_BODY}-----END {_ARMOUR}|(?=[A-Za-z0-9+/]{{16}}){_INLINE_BODY})"
 )
 _INLINE_END = re.compile(rf"(?<![A-Za-z0-9+/=\\])[A-Za-z0-9+/=\\]{{16,}}+-----END {_ARMOUR}")
 

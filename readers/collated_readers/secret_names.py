@@ -29,8 +29,9 @@ _LONGEST_OWNER = max(map(len, _KEY_OWNERS))
 _PIECE = 128
 _ASSIGNED = re.compile(
     rf"""
-    (?:token|secret|(?P<password>passw(?:or)?d|passphrase|pwd|(?-i:(?<![A-Za-z])pass|Pass|(?<![A-Z])PASS))
-     |credentials?|authorization|(?<![A-Za-z])auth|key)
+    (?:token|secret
+     |(?P<password>passw(?:or)?d|passphrase|pwd|(?-i:(?<![A-Za-z])(?<![a-z][ ])pass|Pass|(?<![A-Z])PASS))
+     |credentials?|authorization|(?<![A-Za-z])auth(?!0)|key)
     (?:[_-]?(?:access|key|base|base64|value|string)){{0,3}} [0-9]?
     \\{{0,3}}["'`]? \]? [ \t]{{0,8}}
     (?: :[ ]?[A-Za-z_][A-Za-z0-9_.\[\]|?,]{{0,40}}[ ]=  # a type's name before the value

@@ -197,6 +197,8 @@ STAY = [
         "passenger='a1b2c3d4'",
     ),
     *("İ" * 9 + " token = tokens[0]", "", "\n\n", "token:", "token=", 'token="', "password: '"),
+    "in one pass: `tag_field='method_of_it'`",
+    "'auth0': 'types-auth0-python'",
     f'if "{BEGIN}" in text:\n    break',
     f'pem = f"{BEGIN}\\n{{body}}\\n{END}"',
 ]
@@ -264,7 +266,8 @@ def test_a_private_key_within_quotes() -> None:
 def test_a_private_key_on_one_line(middle: str) -> None:
     text = middle.join((BEGIN, LINE, LINE, END))
     assert redacted(f'"private_key": "{text}", "x": 1') == f'"private_key": "{KEY}", "x": 1'
-    assert redacted(f"{middle.join((BEGIN, LINE, LINE[:9]))}") == KEY
+    assert redacted(middle.join((BEGIN, LINE, LINE[:9]))) == KEY
+    assert redacted(middle.join((BEGIN, "XXXX", END))) == KEY
 
 
 @pytest.mark.parametrize("label", ["CERTIFICATE", "PUBLIC KEY", "PGP SIGNATURE"])
