@@ -1,9 +1,12 @@
 """The order of what code stores and vector stores answer, as key tuples. Pure; see `merge` for the rest.
 
-A row's place depends on the row, its store and its place in that store's own list, and on nothing else.
+Each store's own list stays as it is; how lists are merged depends on their rows and stores alone.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from heapq import merge
+from itertools import count, islice
+from operator import itemgetter
 from typing import Any, TypeVar, get_args
 
 import msgspec
@@ -24,8 +27,9 @@ __all__ = [
     "merge_symbols",
 ]
 
-T = TypeVar("T", bound=Struct)
 R = TypeVar("R", bound=Struct)
+
+_Key = tuple[Any, ...]
 
 MOST_BYTES = 4 * 1024 * 1024
 """What the rows of one answer take on the wire at most, but for a single row that is larger."""
@@ -49,12 +53,14 @@ def merge_symbols(
     ways: set[How] = {answer.how for answer in answers.values() if answer.symbols}
     how = min(ways, key=lambda way: _HOW[way], default=None)
     best = {store: each for store, each in answers.items() if each.symbols and each.how == how}
-    rows = _in_order({store: answer.symbols for store, answer in best.items()}, _symbol_key)
-    return how, rows[:limit], len(rows) > limit or any(each.is_truncated for each in best.values())
+    rows, has_more = _merged(
+        {store: map(_keyed_symbol, answer.symbols) for store, answer in best.items()}, limit
+    )
+    return how, rows, has_more or any(each.is_truncated for each in best.values())
 
 
-def _symbol_key(symbol: Symbol) -> tuple[Any, ...]:
-    return (symbol.name, symbol.path, symbol.line_start)
+def _keyed_symbol(symbol: Symbol) -> tuple[_Key, Symbol]:
+    return (symbol.name, symbol.path, symbol.line_start), symbol
 
 
 def merge_references(
@@ -64,36 +70,30 @@ def merge_references(
 
     By path, line, kind and store; then what a call may mean or not, by its place in its own store's list.
     """
-    every = [
-        (place, store, reference)
-        for store, answer in answers.items()
-        for place, reference in _placed(answer.references)
-    ]
-    rows = [(store, row) for _, store, row in sorted(every, key=lambda each: _reference_key(*each))]
-    return rows[:limit], len(rows) > limit or any(each.is_truncated for each in answers.values())
+    lists = {store: _keyed_references(answer.references) for store, answer in answers.items()}
+    rows, has_more = _merged(lists, limit)
+    return rows, has_more or any(each.is_truncated for each in answers.values())
 
 
-def _placed(references: Sequence[Reference]) -> Iterable[tuple[int, Reference]]:
-    """Return each reference with its place among those that are sure, or among those that are not."""
-    sure = [each for each in references if each.kind != _POSSIBLE]
-    yield from enumerate(sure)
-    yield from enumerate(each for each in references if each.kind == _POSSIBLE)
-
-
-def _reference_key(place: int, store: str, reference: Reference) -> tuple[Any, ...]:
-    if reference.kind == _POSSIBLE:  # likely ones first, as their reader knows them
-        return (True, place, reference.path, reference.line, store)
-    return (False, reference.path, reference.line, reference.kind, store, place)
+def _keyed_references(references: Iterable[Reference]) -> Iterator[tuple[_Key, Reference]]:
+    places = count()
+    for each in references:
+        if each.kind == _POSSIBLE:  # the likely ones first, as only their reader knows them
+            yield (True, next(places), each.path, each.line), each
+        else:
+            yield (False, each.path, each.line, each.kind), each
 
 
 def merge_nodes(answers: Mapping[str, Impact], limit: int) -> tuple[list[tuple[str, Node]], bool]:
     """Return the first *limit* nodes of all stores, and whether there are more."""
-    rows = _in_order({store: answer.nodes for store, answer in answers.items()}, _node_key)
-    return rows[:limit], len(rows) > limit or any(each.is_truncated for each in answers.values())
+    rows, has_more = _merged(
+        {store: map(_keyed_node, answer.nodes) for store, answer in answers.items()}, limit
+    )
+    return rows, has_more or any(each.is_truncated for each in answers.values())
 
 
-def _node_key(node: Node) -> tuple[Any, ...]:
-    return (
+def _keyed_node(node: Node) -> tuple[_Key, Node]:
+    key = (
         node.distance,
         _CONFIDENCE.get(node.via_confidence, len(_CONFIDENCE)),
         node.path,
@@ -102,6 +102,7 @@ def _node_key(node: Node) -> tuple[Any, ...]:
         -1 if node.line_start is None else node.line_start,
         node.via_edge,
     )
+    return key, node
 
 
 def merge_files(answers: Mapping[str, Impact], limit: int) -> tuple[list[tuple[str, str]], bool]:
@@ -127,7 +128,7 @@ def _distances(answer: Impact) -> Mapping[str, int]:
 
 def are_alike(answers: Iterable[Near]) -> bool:
     """Tell whether the scores of all *answers* can be compared: one metric over one model's vectors."""
-    return len({(near.facts.metric, near.facts.model.casefold()) for near in answers}) <= 1
+    return len({(near.facts.metric, near.facts.model.casefold()) for near in answers if near.hits}) <= 1
 
 
 def merge_near(answers: Mapping[str, Near], limit: int) -> list[tuple[str, Similar]]:
@@ -135,7 +136,7 @@ def merge_near(answers: Mapping[str, Near], limit: int) -> list[tuple[str, Simil
 
     Else by reciprocal rank, which is by the place in the store's own list, then id and store (DESIGN §5).
     """
-    is_by_score = are_alike(near for near in answers.values() if near.hits)
+    is_by_score = are_alike(answers.values())
     every = [
         (_score_key(near.facts, hit) if is_by_score else place, hit.id, store, hit)
         for store, near in answers.items()
@@ -162,10 +163,12 @@ def bounded(rows: Iterable[R], most_bytes: int = MOST_BYTES) -> tuple[list[R], b
     return kept, False
 
 
-def _in_order(lists: Mapping[str, Sequence[T]], key: Callable[[T], tuple[Any, ...]]) -> list[tuple[str, T]]:
-    every = [
-        ((*key(row), store, place), store, row)
-        for store, rows in lists.items()
-        for place, row in enumerate(rows)
-    ]
-    return [(store, row) for _, store, row in sorted(every, key=lambda each: each[0])]
+def _merged(lists: Mapping[str, Iterable[tuple[_Key, R]]], limit: int) -> tuple[list[tuple[str, R]], bool]:
+    """Return the first *limit* rows, and whether there are more; keys are made as rows are reached."""
+    keyed = merge(*(_of_store(store, rows) for store, rows in sorted(lists.items())), key=itemgetter(0))
+    rows = [(store, row) for _, store, row in islice(keyed, limit + 1)]
+    return rows[:limit], len(rows) > limit
+
+
+def _of_store(store: str, rows: Iterable[tuple[_Key, R]]) -> Iterator[tuple[_Key, str, R]]:
+    return (((*key, store), store, row) for key, row in rows)

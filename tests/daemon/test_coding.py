@@ -124,7 +124,7 @@ async def test_references_say_by_whom_and_which_stores_know_but_a_part(code_worl
 
 async def test_impact_says_which_stores_know_the_target(code_world: OpenCode) -> None:
     opened = await code_world(
-        {"a": ANSWER, "b": {}, "c": {"impact": Impact((node("run", 2), node("x")), ("a.py", "b.py"))}}
+        {"a": ANSWER, "b": {}, "c": {"impact": Impact((node("x"), node("run", 2)), ("a.py", "b.py"))}}
     )
 
     result = await ask(opened, "impact")

@@ -158,7 +158,7 @@ def _kind(name: str, answers: Mapping[str, Any]) -> object:
     """Return how the rows were found, or whether scores are compared: one store can change that."""
     if name == "merge_symbols":
         return merge_code.merge_symbols(answers, 1)[0]
-    return merge_code.are_alike(each for each in answers.values() if each.hits)
+    return merge_code.are_alike(answers.values())
 
 
 # --------------------------------------------------------------------------- symbols
@@ -217,16 +217,30 @@ def test_whether_there_are_more_is_told(limit: int, is_truncated: bool, more: bo
 # --------------------------------------------------------------------------- the graph
 
 
+def node_key(each: Node) -> tuple[Any, ...]:
+    order = ["extracted", "inferred", "ambiguous"]
+    confidence = order.index(each.via_confidence) if each.via_confidence in order else 3
+    line = -1 if each.line_start is None else each.line_start
+    return (each.distance, confidence, each.path, each.kind, each.name, line, each.via_edge)
+
+
 @given(many_impacts)
 def test_nodes_come_by_distance_and_confidence_first(answers: dict[str, Impact]) -> None:
-    order = ["extracted", "inferred", "ambiguous"]
-    rows = [node for _, node in merge_code.merge_nodes(answers, 99)[0]]
-    keys = [
-        (node.distance, order.index(node.via_confidence) if node.via_confidence in order else 3, node.path)
-        for node in rows
-    ]
+    in_order = {
+        store: msgspec.structs.replace(answer, nodes=tuple(sorted(answer.nodes, key=node_key)))
+        for store, answer in answers.items()
+    }
+
+    keys = [(*node_key(each), store) for store, each in merge_code.merge_nodes(in_order, 99)[0]]
 
     assert all(first <= second for first, second in pairwise(keys))
+
+
+@given(many_impacts, stores)
+def test_a_stores_own_list_stays_as_it_is(answers: dict[str, Impact], store: str) -> None:
+    own = [each for name, each in merge_code.merge_nodes(answers, 99)[0] if name == store]
+
+    assert own == list(answers[store].nodes if store in answers else ())
 
 
 def test_a_file_of_two_projects_is_named_for_each_and_once() -> None:
