@@ -12,6 +12,7 @@ from pathlib import Path
 
 from . import (
     adding,
+    coding,
     commands,
     fulltext,
     grepping,
@@ -43,6 +44,7 @@ _PARTS: Mapping[str, Callable[[Bench, Report], None]] = {
     "single": rankings.run_single,
     "more": adding.run,
     "large": large.run,
+    "code": coding.run,
     "ping": pinging.run,
     "start": starting.run,
     "command": commands.run,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from contextpull.ingest import ingest  # type: ignore[import-untyped]  # the package has no types
 
-__all__ = ["Documents"]
+__all__ = ["Documents", "shared_data"]
 
 _ARCHIVE, _README = "docs.tar.xz", "README.md"
 _SHARED = Path(__file__).parents[4] / "shared"
@@ -18,13 +18,17 @@ _SHARED = Path(__file__).parents[4] / "shared"
 _ROW = re.compile(r"^\| *([a-z0-9-]+) *\| *[\w.-]+/[\w.-]+ *\|", re.MULTILINE)
 
 
+def shared_data(name: str) -> Path:
+    """Return the folder of one kind of data in the shared folder, which `COLLATE_SHARED` names."""
+    return Path(os.environ.get("COLLATE_SHARED", _SHARED)) / "data" / name
+
+
 class Documents:
     """One archive of documentation sets, a folder for each project."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        """Read from *folder*, by default from that of the shared folder that `COLLATE_SHARED` names."""
-        shared = Path(os.environ.get("COLLATE_SHARED", _SHARED))
-        self._folder = folder or shared / "data" / "docs"
+        """Read from *folder*, by default from that of the shared data."""
+        self._folder = folder or shared_data("docs")
 
     @property
     def is_there(self) -> bool:
