@@ -226,6 +226,11 @@ main()
 print(*{HEAVY} & set(sys.modules), file=sys.stderr)
 """
     assert collate(shared, "search", "refund", program=program).err == "\n"
+    asked_of_none = collate(shared, "symbols", "refund", program=program).err
+    assert asked_of_none.splitlines() == [
+        "collate: none of these stores can be asked this; `collate stores` shows their formats",
+        "",
+    ]
 
 
 # --------------------------------------------------------------------------- a person's terminal
