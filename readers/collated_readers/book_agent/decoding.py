@@ -22,7 +22,16 @@ from .layout import Columns, Layout, quoted
 from .passages import bounded_id, named
 from .texts import Undecodable
 
-__all__ = ["Batch", "Matrix", "batches", "item_bytes", "matrix_of", "selected_vector", "squared_norms"]
+__all__ = [
+    "Batch",
+    "Matrix",
+    "batches",
+    "item_bytes",
+    "matrix_of",
+    "row_bytes",
+    "selected_vector",
+    "squared_norms",
+]
 
 Matrix = NDArray[Any]
 """One vector in each row, float32 or float64 as they are stored."""
@@ -45,13 +54,23 @@ def item_bytes(layout: Layout) -> int:
     return _JSON_ITEM_BYTES if layout.encoding == "json" else int(layout.encoding[-1])
 
 
+def row_bytes(layout: Layout) -> int:
+    """Return the bytes that a vector may take while a batch is read: as it is stored, and as numbers."""
+    numbers = item_bytes(layout) * layout.dimensions
+    return numbers + (_longest_json(layout) if layout.encoding == "json" else numbers)
+
+
+def _longest_json(layout: Layout) -> int:
+    return _JSON_NUMBER * (layout.dimensions + 1)
+
+
 def selected_vector(layout: Layout) -> str:
     """Return the vector for SELECT; what is not of the right type and size is told, and not fetched."""
     name = quoted(layout.columns.vector)
     told = f"typeof({name}) || ' of length ' || coalesce(length({name}), 0)"
     if layout.encoding == "json":
-        longest = _JSON_NUMBER * (layout.dimensions + 1)
-        fits, told = f"typeof({name}) = 'text' AND length({name}) <= {longest}", f"CAST({told} AS BLOB)"
+        fits = f"typeof({name}) = 'text' AND length({name}) <= {_longest_json(layout)}"
+        told = f"CAST({told} AS BLOB)"
     else:
         fits = f"typeof({name}) = 'blob' AND length({name}) = {item_bytes(layout) * layout.dimensions}"
     return f"CASE WHEN {fits} THEN {name} ELSE {told} END"

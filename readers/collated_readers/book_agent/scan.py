@@ -14,7 +14,7 @@ from msgspec import Struct
 from collated_readers.contract import Budget, StoreError, clamped
 from collated_readers.vectors import MEMORY_BYTES, SIMILAR_LIMITS
 
-from .decoding import Batch, batches, item_bytes
+from .decoding import Batch, batches, row_bytes
 from .distances import Asked, asked_of, exact_scores, hopeful
 from .ids import NativeId, text_id
 from .layout import DIRECTIONS, Layout
@@ -73,13 +73,12 @@ def nearest(
 def _plan(layout: Layout, limit: int, memory_bytes: int) -> _Plan:
     """Return how many rows are read at a time and how many are scored exactly, so that all fits."""
     left = memory_bytes - limit * _KEPT_BYTES
-    row_bytes = 2 * layout.dimensions * item_bytes(layout)
-    exact_bytes = _EXACT_BYTES * layout.dimensions
-    if row_bytes + exact_bytes > left:
-        what = "retained_evidence" if row_bytes + exact_bytes <= memory_bytes else "record"
+    one_row, exact_bytes = row_bytes(layout), _EXACT_BYTES * layout.dimensions
+    if one_row + exact_bytes > left:
+        what = "retained_evidence" if one_row + exact_bytes <= memory_bytes else "record"
         raise exceeded(what, f"a search for {limit} of {layout.dimensions} dimensions", memory_bytes)
     block = max(1, min(_BLOCK_ROWS, left // 4 // exact_bytes))
-    return _Plan(max(1, min(_ROWS, (left - block * exact_bytes) // row_bytes)), block)
+    return _Plan(max(1, min(_ROWS, (left - block * exact_bytes) // one_row)), block)
 
 
 def exceeded(what: str, who: str, memory_bytes: int) -> StoreError:

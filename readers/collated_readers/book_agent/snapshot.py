@@ -24,7 +24,7 @@ def check_sidecars(path: Path) -> None:
     Raises:
         StoreError: `sqlite_snapshot_incomplete`.
     """
-    for each in dict.fromkeys((path, path.resolve())):
+    for each in dict.fromkeys((path, Path(os.path.realpath(path)))):
         for suffix in _SUFFIXES:
             if os.path.lexists(sidecar(each, suffix)):
                 raise incomplete(f"a file {suffix} lies beside it")

@@ -17,7 +17,7 @@ from msgspec import Struct
 from collated_readers.contract import Budget, StoreError
 from collated_readers.vectors import MEMORY_BYTES
 
-from .decoding import item_bytes, matrix_of, selected_vector, squared_norms
+from .decoding import item_bytes, matrix_of, row_bytes, selected_vector, squared_norms
 from .layout import BGE, Layout, Warned, quoted
 from .lossless import Reconstruction, Source
 from .passages import Row, named, passage_of, selected, source_of
@@ -63,8 +63,9 @@ def _walk(
     # Only the order of a lossless store says anything, and it may be another than that of the rows.
     order = f"ORDER BY {quoted(columns.id)}" if layout.contract == BGE else ""
     sql = f"SELECT {selected(columns)}, {selected_vector(layout)} FROM {quoted(columns.table)} {order}"  # noqa: S608 - quoted
-    batch_bytes = 4 * item_bytes(layout) * layout.dimensions
-    most = max(1, min(_ROWS, rules.memory_bytes // batch_bytes))
+    # The numbers once more, in float64, when their length is taken.
+    vector_bytes = row_bytes(layout) + 2 * 8 * layout.dimensions
+    most = max(1, min(_ROWS, rules.memory_bytes // vector_bytes))
     ids: list[Any] = []
     vectors: list[Any] = []
     with closing(db.execute(sql)) as rows:
