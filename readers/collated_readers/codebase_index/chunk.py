@@ -10,16 +10,12 @@ from collated_readers.secrets import redacted
 from collated_readers.values import integer, text
 
 from .definitions import COLUMNS, FROM, definition_of, symbol_of
-from .places import places_at
+from .places import places_at, row_at
 
 __all__ = ["chunk_of"]
 
 _FILE = "SELECT id, sha256 FROM files WHERE path = ?"
-# `doc` chunks are made up of pieces of the file; their lines say little about their text.
-_CHUNK = """
-SELECT id, content FROM chunks
-WHERE file_id = :file AND kind IS NOT 'doc' AND line_start <= :line AND line_end >= :line
-ORDER BY line_end - line_start, line_start, id LIMIT 1"""
+_CONTENT = "SELECT content FROM chunks WHERE id = ?"
 # Of two symbols with the same lines the one with the longer qualified name is inside.
 _AROUND = f"""
 SELECT {COLUMNS} {FROM}
@@ -40,24 +36,23 @@ def chunk_of(db: sqlite3.Connection, path: str, line: int) -> Chunk:
         raise RequestError(
             "unknown_id", f"the store has no file '{path}'", "paths are relative to the project"
         )
-    place = {"file": integer(file[0]), "line": clamped(line, _LINES)}
-    row = db.execute(_CHUNK, place).fetchone()
-    if row is None:
+    number = row_at(db, path, line)
+    if number is None:
         raise RequestError(
             "unknown_id",
             f"the store has no text at line {line} of '{path}'",
             "empty lines may be in no chunk",
         )
-    number, content = integer(row[0]), text(row[1])
     chunk = places_at(db, [number])[number]
-    around = db.execute(_AROUND, place).fetchone()
+    (content,) = db.execute(_CONTENT, (number,)).fetchone()
+    around = db.execute(_AROUND, {"file": integer(file[0]), "line": clamped(line, _LINES)}).fetchone()
     return Chunk(
         id=chunk.id,
         path=chunk.path,
         line_start=chunk.line_start,
         line_end=chunk.line_end,
         kind=chunk.kind,
-        text=redacted(content),
+        text=redacted(text(content)),
         sha256=text(file[1]),
         symbol=None if around is None else symbol_of(definition_of(around)),
     )

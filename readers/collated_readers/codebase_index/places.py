@@ -1,7 +1,7 @@
 """Records by their place: `PATH:START-END`, since a store's row ids change with every rebuild (T3).
 
 Chunks of the same lines are told apart by `#2`, `#3` …: the file's own text first, then in the order in
-which the program cut them.
+which the program cut them. `PATH:LINE` names a record too: what stands at that line.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from itertools import groupby
 
 from msgspec import Struct
 
-from collated_readers.contract import RequestError, StoreError
+from collated_readers.contract import RequestError, StoreError, clamped
 from collated_readers.values import Row, integer, optional_text, text
 
-__all__ = ["IN_FILTER", "Place", "every_place", "place_of", "places_at", "record_id_of", "row_of"]
+__all__ = ["IN_FILTER", "Place", "every_place", "place_of", "places_at", "record_id_of", "row_at", "row_of"]
 
 IN_FILTER = "f.id IN (SELECT x.id FROM json_each(?) AS entry JOIN files AS x ON x.path GLOB entry.value)"
 """One scan of files for all entries of a path filter."""
@@ -37,7 +37,14 @@ _ROW = """
 SELECT c.id FROM chunks AS c JOIN files AS f ON f.id = c.file_id
 WHERE f.path = ? AND c.line_start = ? AND c.line_end = ? ORDER BY c.kind IS 'doc', c.id LIMIT 1 OFFSET ?"""
 
+# `doc` chunks are made up of pieces of the file; their lines say little about their text.
+_AT_LINE = """
+SELECT c.id FROM chunks AS c JOIN files AS f ON f.id = c.file_id
+WHERE f.path = :path AND c.kind IS NOT 'doc' AND c.line_start <= :line AND c.line_end >= :line
+ORDER BY c.line_end - c.line_start, c.line_start, c.id LIMIT 1"""
+
 _ID = re.compile(r"(.*):(\d{1,10})-(\d{1,10})(?:#([1-9]\d{0,9}))?", re.DOTALL | re.ASCII)
+_LINE = re.compile(r"(.*):([1-9]\d{0,9})", re.DOTALL | re.ASCII)
 _LAST_LINE = 2**31
 _DERIVED = "doc"
 
@@ -82,17 +89,21 @@ def places_at(db: sqlite3.Connection, rows: Iterable[int]) -> dict[int, Place]:
 
 
 def place_of(db: sqlite3.Connection, record_id: str) -> Place:
-    """Return the place that *record_id* names.
+    """Return the place that *record_id* names, by its lines or by one of them.
 
     Raises:
         RequestError: `unknown_id`.
         StoreError: `damaged`.
     """
     row = row_of(db, record_id)
+    if row is None and (found := _LINE.fullmatch(record_id)):
+        row = row_at(db, found[1], int(found[2]))
     place = None if row is None else places_at(db, [row]).get(row)
     if place is None:
         raise RequestError(
-            "unknown_id", f"no chunk '{record_id:.200}'", "search for it first; ids look like path.py:10-24"
+            "unknown_id",
+            f"no chunk '{record_id:.200}'",
+            "search for it first; ids look like path.py:10-24, and path.py:12 is the text at that line",
         )
     return place
 
@@ -105,6 +116,15 @@ def row_of(db: sqlite3.Connection, record_id: str) -> int | None:
     arguments = (found[1], int(found[2]), int(found[3]), int(found[4] or 1) - 1)
     try:
         row = db.execute(_ROW, arguments).fetchone()
+    except UnicodeEncodeError:  # which is in no path at all
+        return None
+    return None if row is None else integer(row[0])
+
+
+def row_at(db: sqlite3.Connection, path: str, line: int) -> int | None:
+    """Return the row id of the smallest chunk of the file's own text around *line*, None if there is none."""
+    try:
+        row = db.execute(_AT_LINE, {"path": path, "line": clamped(line, (0, _LAST_LINE))}).fetchone()
     except UnicodeEncodeError:  # which is in no path at all
         return None
     return None if row is None else integer(row[0])

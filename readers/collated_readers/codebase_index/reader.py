@@ -25,6 +25,7 @@ from collated_readers.contract import (
     Tier,
 )
 from collated_readers.lines import needles_of
+from collated_readers.single import lexical
 from collated_readers.within import path_matcher_of
 
 from .architecture import architecture_of
@@ -39,6 +40,7 @@ from .references import references_of
 from .schema import VERSIONS, facts_of, is_codebase_index
 from .search import digests_of, hits_of, ranked_of
 from .symbols import symbols_of
+from .vectors import fused_of
 from .vocabulary import vocabulary_of
 from .words import key_of, phrases_of, tiers_of, words_of
 
@@ -83,8 +85,8 @@ class CodebaseIndex:
         return ranked_of(db, query, tier)
 
     def fused(self, db: sqlite3.Connection, query: Query, embed: Embed) -> list[Ranked] | None:
-        """See `Reader.fused`; no vectors are read."""
-        return None
+        """See `Reader.fused`; a query without words finds nothing and is not embedded."""
+        return fused_of(db, query, lexical(self, db, query), embed) if self.tiers(query) else []
 
     def hits(self, db: sqlite3.Connection, query: Query, ranked: Sequence[Ranked]) -> list[Hit]:
         """See `Reader.hits`; a record that is gone since it was ranked is left out."""

@@ -13,6 +13,9 @@ from typing import Any
 from collated_readers.contract import StoreError, StoreFacts
 from collated_readers.values import integer, optional_text, text
 
+from .declared import declaration_of, is_ordinary, lacking
+from .vectors import model_of
+
 __all__ = ["VERSIONS", "facts_of", "has_column", "is_codebase_index", "meta_of"]
 
 VERSIONS = "1 to 4"
@@ -34,7 +37,6 @@ _COLUMNS: Mapping[str, frozenset[str]] = {
     ),
 }
 
-_ORDINARY = re.compile(r"CREATE\s+TABLE\b", re.IGNORECASE)
 _FTS5 = re.compile(
     r"CREATE\s+VIRTUAL\s+TABLE\b[^(]*\bUSING\s+fts5\b.*\bcontent\s*=\s*'chunks'", re.IGNORECASE | re.DOTALL
 )
@@ -79,11 +81,13 @@ def facts_of(db: sqlite3.Connection, tables: Mapping[str, str]) -> StoreFacts:
     if meta_of(db, "built_at") is None:
         raise StoreError("index_incomplete", "the store's first build has not finished; build it again")
     files, symbols, chunks, parsed = map(integer, db.execute(_COUNTS).fetchone())
+    model = model_of(db)
     return StoreFacts(
         schema_version=version,
-        identity=_identity(db, (version, files, symbols, chunks)),
+        identity=_identity(db, (version, files, symbols, chunks, model)),
         documents=files,
         records=chunks,
+        model=model,
         details={
             "built_at": meta_of(db, "built_at"),
             "updated_at": meta_of(db, "updated_at"),
@@ -109,17 +113,14 @@ def has_column(db: sqlite3.Connection, table: str, column: str) -> bool:
 
 
 def _check_ordinary(db: sqlite3.Connection, tables: Mapping[str, str], name: str) -> None:
-    if tables.get(name) != "table" or not _ORDINARY.match(_declaration(db, name)):
+    if tables.get(name) != "table" or not is_ordinary(db, name):
         raise StoreError("wrong_schema", f"the store has no table {name}, or something else of that name")
-    # hidden: 2 and 3 are generated columns, which a hostile store could make compute for ever
-    columns: dict[str, int] = dict(db.execute("SELECT name, hidden FROM pragma_table_xinfo(?)", (name,)))
-    for column in sorted(_COLUMNS[name]):
-        if columns.get(column) != 0:
-            raise StoreError("wrong_schema", f"the store's table {name} has no ordinary column {column}")
+    for column in lacking(db, name, _COLUMNS[name]):
+        raise StoreError("wrong_schema", f"the store's table {name} has no ordinary column {column}")
 
 
 def _check_fts(db: sqlite3.Connection) -> None:
-    if not _FTS5.match(_declaration(db, "fts_chunks")):
+    if not _FTS5.match(declaration_of(db, "fts_chunks")):
         raise StoreError("wrong_schema", "the store has no FTS5 table fts_chunks over its chunks")
     try:
         # Only with MATCH can it be asked: it names a column that `chunks` lacks (T1).
@@ -135,14 +136,9 @@ def _check_fts(db: sqlite3.Connection) -> None:
         raise StoreError("wrong_schema", f"the store's fts_chunks has other columns than {_FTS_COLUMNS}")
 
 
-def _declaration(db: sqlite3.Connection, name: str) -> str:
-    row = db.execute("SELECT sql FROM sqlite_master WHERE name = ? AND type = 'table'", (name,)).fetchone()
-    return "" if row is None or row[0] is None else text(row[0])
-
-
-def _identity(db: sqlite3.Connection, counts: tuple[Any, ...]) -> str:
+def _identity(db: sqlite3.Connection, facts: tuple[Any, ...]) -> str:
     keys = ("built_at", "updated_at", "head_commit", "config_hash", "graph_analysis")
-    found = hashlib.sha256(json.dumps([*counts, *(meta_of(db, key) for key in keys)]).encode())
+    found = hashlib.sha256(json.dumps([*facts, *(meta_of(db, key) for key in keys)]).encode())
     with closing(db.execute(_FILES)) as rows:
         for path, sha256 in rows:
             found.update(f"{text(path)}\0{text(sha256)}\0".encode())

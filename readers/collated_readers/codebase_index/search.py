@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
+from collated_readers.contextpull.search import score_of
 from collated_readers.contract import Hit, Query, Ranked, StoreError, Tier
 from collated_readers.secrets import redacted
 from collated_readers.values import Row, integer, optional_text, text
@@ -28,6 +29,7 @@ __all__ = ["digests_of", "hits_of", "ranked_of"]
 
 _BEST = """
 SELECT rowid, bm25(fts_chunks) AS best FROM fts_chunks WHERE fts_chunks MATCH ? ORDER BY best LIMIT ?"""
+_BEGINNING = 160  # characters, as in other formats
 _TIES = 4  # fetched beyond the limit; only a longer tie at the limit needs the whole list
 _JOINED = """
 SELECT x.rowid, bm25(fts_chunks) AS best FROM fts_chunks AS x
@@ -100,8 +102,9 @@ def _finite(rank: object) -> float:
 
 
 class _Showing(Struct, frozen=True):
-    """What a query's hits show: its words, or a name."""
+    """What the hits of *query* show: its words, or a name; of what only vectors found, the beginning."""
 
+    query: Query
     words: Shown
     phrase: Shown
     name: Shown
@@ -118,7 +121,7 @@ def hits_of(db: sqlite3.Connection, query: Query, ranked: Sequence[Ranked]) -> l
     names = names_of(db, key) if any(one.tier == "symbol" for one in ranked) else []
     phrases = phrases_of(words_of(query.text))
     phrase = tuple(term for phrase in phrases for term in phrase)
-    showing = _Showing(shown_words(phrases), shown_words([phrase]), shown_name(key), names)
+    showing = _Showing(query, shown_words(phrases), shown_words([phrase]), shown_name(key), names)
     places = places_at(db, {one.row for one in ranked})
     made = (_hit(db, showing, one, places[one.row]) for one in ranked if one.row in places)
     return [hit for hit in made if hit is not None]
@@ -134,7 +137,7 @@ def _hit(db: sqlite3.Connection, showing: _Showing, one: Ranked, place: Place) -
         doc=place.path,
         heading_path=optional_text(row[2]) or "",
         snippet=_snippet(db, showing, one, (place, integer(row[1]), body)) or place.path,
-        score=round(-one.rank, 2),
+        score=score_of(one.rank, showing.query),
         kind=place.kind,
         tier=one.tier,
         line_start=place.line_start,
@@ -144,6 +147,8 @@ def _hit(db: sqlite3.Connection, showing: _Showing, one: Ranked, place: Place) -
 
 def _snippet(db: sqlite3.Connection, showing: _Showing, one: Ranked, chunk: tuple[Place, int, str]) -> str:
     place, file, body = chunk
+    if one.tier == "dense":
+        return " ".join(body.split())[:_BEGINNING] + "…"
     if one.tier != "symbol":
         return snippet_of(body, showing.phrase if one.tier == "phrase" else showing.words)
     line = line_in(db, showing.names, file, (place.line_start, place.line_end))
