@@ -3,7 +3,7 @@
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from pathlib import Path
 from typing import Any
 
@@ -180,20 +180,27 @@ def shown(path: str) -> str:
 
 def project_root(path: str) -> str | None:
     """Return the project directory of a store that lies in a format's own folder, else None."""
-    folders = [folder.split("/") for folder in PROJECT_FOLDERS]
+    root, _ = _project(path)
+    return root
+
+
+def _project(path: str) -> tuple[str | None, str]:
+    """Return the project directory and the word for what the store holds, None and nothing without one."""
     parents = list(Path(path).parent.parts)
-    for folder in folders:
+    for name, word in PROJECT_FOLDERS.items():
+        folder = name.split("/")
         if parents[-len(folder) :] == folder and len(parents) > len(folder):
-            return str(Path(*parents[: -len(folder)]))
-    return None
+            return str(Path(*parents[: -len(folder)])), word
+    return None, ""
 
 
 def assign_names(found: Iterable[Found], pinned: Mapping[str, str]) -> dict[str, str]:
     """Return a unique name in `[a-z0-9._-]` for each path, whatever the order of *found* (DESIGN §4).
 
     A name is pinned (*pinned* maps path to name), asked for by a symlink, or made of the project
-    directory's name or the file's stem. Names that collide are all lengthened by their path's
-    next directory until they differ.
+    directory's name or the file's stem. Stores of several formats in one project all bear the word for
+    theirs, `uv-docs` and `uv-code`. Names that collide are all lengthened by their path's next directory
+    until they differ.
     """
     wanted = {each.path: each.wanted for each in found}
     names = _unique({path: pinned[path] for path in wanted if path in pinned})
@@ -201,7 +208,11 @@ def assign_names(found: Iterable[Found], pinned: Mapping[str, str]) -> dict[str,
     taken = frozenset(names.values())
     names |= {path: name for path, name in _unique(asked).items() if name not in taken}
     fixed = frozenset(names.values())
-    rest = {path: _components(path, name) for path, name in wanted.items() if path not in names}
+    words: dict[str | None, set[str]] = {}
+    for root, word in map(_project, wanted):
+        words.setdefault(root, set()).add(word)
+    shared = {root for root, each in words.items() if len(each) > 1}
+    rest = {path: _components(path, name, shared) for path, name in wanted.items() if path not in names}
     depth = dict.fromkeys(rest, 1)
     while clashing := _clashing(rest, depth, fixed):
         for path in clashing:
@@ -233,11 +244,13 @@ def _name(path: str, parts: tuple[str, ...], depth: int) -> str:
     return f"{name}-{digest[: 8 * (depth - len(parts))]}"
 
 
-def _components(path: str, wanted: str | None) -> tuple[str, ...]:
-    """Return what a name can be made of, the most telling first."""
-    root = project_root(path)
+def _components(path: str, wanted: str | None, shared: Set[str | None]) -> tuple[str, ...]:
+    """Return what a name can be made of, the most telling first; *shared* projects have several stores."""
+    root, word = _project(path)
     parts = list(Path(root).parts) if root else [*Path(path).parent.parts, Path(path).stem]
     parts = [part for part in parts if part != os.sep]
+    if root in shared and parts:
+        parts[-1] += f"-{word}"
     if wanted:
         parts.append(wanted)
     return tuple(_plain(part) for part in reversed(parts)) or ("store",)

@@ -56,8 +56,11 @@ __all__ = [
 ]
 
 Tier = Literal["symbol", "phrase", "all", "any", "dense"]
-PROJECT_FOLDERS: tuple[str, ...] = (".contextpull", ".claude/cache/codebase-index")
-"""Folders in which a format keeps its store inside a project; the project's directory names the store."""
+PROJECT_FOLDERS: Mapping[str, str] = {".contextpull": "docs", ".claude/cache/codebase-index": "code"}
+"""Folders in which a format keeps its store inside a project, and a word for what it holds.
+
+The project's directory names the store; the word is added where a project has stores of several formats.
+"""
 
 TIERS: tuple[Tier, ...] = ("symbol", "phrase", "all", "any", "dense")
 """How a record matched, best first (DESIGN §1)."""

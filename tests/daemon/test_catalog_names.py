@@ -52,6 +52,24 @@ def test_stores_that_collide_get_the_shortest_path_suffix_that_tells_them_apart(
     }
 
 
+def test_stores_of_several_formats_in_one_project_say_what_they_hold() -> None:
+    code = ".claude/cache/codebase-index/index.sqlite"
+    paths = [f"/src/uv/{code}", "/src/uv/.contextpull/store.sqlite", f"/src/ruff/{code}", f"/alt/uv/{code}"]
+
+    names = names_of(*paths)
+
+    assert names == dict(zip(paths, ["uv-code", "uv-docs", "ruff", "uv"], strict=True))
+    assert names_of(*paths[::-1]) == names
+    assert names_of(
+        f"/a/uv/{code}", "/a/uv/.contextpull/s.db", f"/b/uv/{code}", "/b/uv/.contextpull/s.db"
+    ) == {
+        f"/a/uv/{code}": "a-uv-code",
+        "/a/uv/.contextpull/s.db": "a-uv-docs",
+        f"/b/uv/{code}": "b-uv-code",
+        "/b/uv/.contextpull/s.db": "b-uv-docs",
+    }
+
+
 def test_projects_that_collide_are_told_apart_by_the_directories_above_them() -> None:
     names = names_of("/src/uv/docs/.contextpull/store.sqlite", "/src/ruff/docs/.contextpull/store.sqlite")
 

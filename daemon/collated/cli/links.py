@@ -2,7 +2,7 @@
 
 import difflib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from collated import protocol
@@ -20,13 +20,12 @@ from .session import Session
 __all__ = ["add", "remove"]
 
 _SUFFIX = ".sqlite"
-# Where the programs leave their store in a project; the first pattern that matches decides.
+# Where the programs leave their store in a project: of each row the first pattern that matches counts.
 _IN_PROJECT = (
-    ".contextpull/store.sqlite",
-    ".contextpull/*.sqlite",
-    ".claude/cache/codebase-index/index.sqlite",
-    "*.sqlite",
+    (".contextpull/store.sqlite", ".contextpull/*.sqlite"),
+    (".claude/cache/codebase-index/index.sqlite",),
 )
+_BARE = "*.sqlite"
 
 
 class LinkError(CollatedError):
@@ -36,30 +35,40 @@ class LinkError(CollatedError):
 
 
 def add(session: Session) -> int:
-    """Link a store into the stores directory, have the daemon look, and show the store's line."""
-    store = _store_at(Path(session.arguments.path))
-    link = _link(store, session)
-    if not link.is_symlink():
-        link.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        link.symlink_to(store)
+    """Link stores into the stores directory, have the daemon look, and show the stores' lines."""
+    stores = _stores_at(Path(session.arguments.path))
+    if session.arguments.name is not None and len(stores) > 1:
+        raise LinkError(f"--name is for one store; give its own path: {', '.join(map(str, stores))}")
+    names = _usual_names(stores)
+    links = [(store, _link(store, session.arguments.name, names[store], session)) for store in stores]
+    for store, link in links:
+        if not link.is_symlink():
+            link.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            link.symlink_to(store)
     with session.connect() as client:
         session.call(client, "rescan")
         listed: protocol.StoresResult = session.call(client, "stores")
-    for each in listed.stores:
-        if each.path == _shown(store):
-            if session.arguments.json:
-                session.show_json(each)
-            else:
-                session.show(overview.store(each))
-            return NOTHING if each.state in ("refused", "unreadable") else FOUND
-    raise LinkError(
-        f"{link} was made, but the daemon does not look there; does it run with another XDG_DATA_HOME? "
-        "`collate doctor` shows where it looks"
-    )
+    by_path = {each.path: each for each in listed.stores}
+    for store, link in links:
+        if _shown(store) not in by_path:
+            raise LinkError(
+                f"{link} was made, but the daemon does not look there; does it run with another "
+                "XDG_DATA_HOME? `collate doctor` shows where it looks"
+            )
+    return _show([by_path[_shown(store)] for store in stores], session)
 
 
-def _store_at(path: Path) -> Path:
-    """Return the real path of the store that *path* means: a file, or the one in a project directory."""
+def _show(added: list[protocol.StoreStatus], session: Session) -> int:
+    if session.arguments.json:
+        session.show_json(added[0] if len(added) == 1 else protocol.StoresResult(added))
+    else:
+        for each in added:
+            session.show(overview.store(each))
+    return NOTHING if any(each.state in ("refused", "unreadable") for each in added) else FOUND
+
+
+def _stores_at(path: Path) -> list[Path]:
+    """Return the real paths of the stores that *path* means: a file, or those in a project directory."""
     try:
         real = path.expanduser().resolve(strict=True)
     except OSError as error:
@@ -67,21 +76,30 @@ def _store_at(path: Path) -> Path:
     except RuntimeError as error:  # a symlink that leads in a circle, before Python 3.13
         raise LinkError(f"{path} leads in a circle") from error
     if not real.is_dir():
-        return real
-    for pattern in _IN_PROJECT:
-        if found := sorted(real.glob(pattern)):
-            break
-    else:
+        return [real]
+    found = [one for patterns in _IN_PROJECT if (one := _one_of(real, patterns))]
+    bare = None if found else _one_of(real, (_BARE,))
+    if bare is not None:
+        found = [bare]
+    if not found:
         raise LinkError(f"there is no store in {path}; make one with `contextpull ingest {path}`")
-    if len(found) > 1:
-        raise LinkError(f"{path} holds several stores; name one of them: {', '.join(map(str, found))}")
-    return found[0].resolve()
+    return found
 
 
-def _link(store: Path, session: Session) -> Path:
-    """Return the symlink that leads, or is to lead, to *store*."""
+def _one_of(folder: Path, patterns: Iterable[str]) -> Path | None:
+    for pattern in patterns:
+        found = sorted(folder.glob(pattern))
+        if len(found) > 1:
+            names = ", ".join(map(str, found))
+            raise LinkError(f"{folder} holds several stores; name one of them: {names}")
+        if found:
+            return found[0].resolve()
+    return None
+
+
+def _link(store: Path, wanted: str | None, usual: str, session: Session) -> Path:
+    """Return the symlink that is to lead to *store*, by its *usual* name if no other is *wanted*."""
     directory = stores_dir(session.environ)
-    wanted: str | None = session.arguments.name
     if wanted is not None and not is_store_name(wanted):
         raise LinkError(f"{wanted!r} cannot be a name; use a-z, 0-9, `.`, `_` and `-`")
     for link in _links(directory):
@@ -89,17 +107,18 @@ def _link(store: Path, session: Session) -> Path:
             if wanted is None or link.stem == wanted:
                 return link
             raise LinkError(f"{store} was added as {link.stem}; run `collate remove {link.stem}` first")
-    link = directory / ((wanted or _usual_name(store)) + _SUFFIX)
+    link = directory / ((wanted or usual) + _SUFFIX)
     if link.exists() or link.is_symlink():
         raise LinkError(f"the name {link.stem} is taken by {link.resolve()}; give another one with --name")
     return link
 
 
-def _usual_name(store: Path) -> str:
-    """Return the name that the daemon would give."""
+def _usual_names(stores: Sequence[Path]) -> dict[Path, str]:
+    """Return the names that the daemon would give."""
     from collated.catalog import Found, assign_names
 
-    return assign_names([Found(str(store), None, None)], {})[str(store)]
+    names = assign_names([Found(str(store), None, None) for store in stores], {})
+    return {store: names[str(store)] for store in stores}
 
 
 def _links(directory: Path) -> Iterator[Path]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 30
 MakeDocs = Callable[[Path], Path]
+MakeCodeStore = Callable[..., Path]
 
 
 def test_a_project_is_added_by_its_directory_and_searched_at_once(
@@ -34,6 +35,27 @@ def test_a_project_is_added_by_its_directory_and_searched_at_once(
     again = collate(home, "add", str(project))
     assert (again.code, again.out) == (0, ran.out)
     assert [each.name for each in home.stores.iterdir()] == [link.name]
+
+
+def test_a_project_with_stores_of_several_formats_is_added_with_all_of_them(
+    home: Daemon, project: Path, collate: Collate, make_code_store: MakeCodeStore
+) -> None:
+    code = project / ".claude" / "cache" / "codebase-index" / "index.sqlite"
+    make_code_store(code, {"pay.py": "def refund():\n    return 1\n"})
+    named = collate(home, "add", str(project), "--name", "one")
+    assert named.code == 2
+    assert "--name is for one store" in named.err
+
+    ran = collate(home, "add", str(project))
+
+    assert ran.code == 0
+    assert [line.split()[:3] for line in ran.out.splitlines()] == [
+        ["my-project-docs", "open", "contextpull"],
+        ["my-project-code", "open", "codebase-index"],
+    ]
+    found = collate(home, "search", "refund", "--json").json["hits"]
+    assert {hit["store"] for hit in found} == {"my-project-docs", "my-project-code"}
+    assert len(collate(home, "add", str(project), "--json").json["stores"]) == 2
 
 
 def test_a_store_is_added_by_its_file_under_a_name_of_ones_own(
