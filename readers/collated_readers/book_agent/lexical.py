@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from collated_readers.contextpull.terms import TOKENIZER
+from collated_readers.contextpull.words import normalised
 from collated_readers.contract import Budget, StoreError
 from collated_readers.opening import StoreConnection
 
@@ -110,7 +111,8 @@ def _fill(index: sqlite3.Connection, db: StoreConnection, layout: Layout, budget
         place = place_of(layout, row, db.path.stem)
         doc = docs.setdefault(place.doc, len(docs))
         index.execute("INSERT INTO sections VALUES (?, ?, ?, ?)", (record_id, doc, place.heading_path, KIND))
-        index.execute("INSERT INTO sections_fts VALUES (?, ?, ?)", (record_id, place.heading_path, row[1]))
+        words = (record_id, normalised(place.heading_path), normalised(row[1]))
+        index.execute("INSERT INTO sections_fts VALUES (?, ?, ?)", words)
         count += 1
     index.executemany("INSERT INTO documents VALUES (?, ?)", ((doc, path) for path, doc in docs.items()))
     index.execute("INSERT INTO sections_fts(sections_fts) VALUES ('optimize')")

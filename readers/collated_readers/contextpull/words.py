@@ -9,10 +9,12 @@ from msgspec.structs import replace
 
 from collated_readers.contract import Query, Tier
 
-__all__ = ["loosened_of", "match_of", "tiers_of", "words_of"]
+__all__ = ["loosened_of", "match_of", "normalised", "tiers_of", "words_of"]
 
 # In Python `\w` is exactly the letters (L*), numbers (N*) and `_`, as the reference has it.
 _WORD = re.compile(r"[^\W_][\w.\-]*")
+_LEADING = re.compile(r"(?<![\w.\-])[\-_.]+(?=\w)")
+_TRAILING = re.compile(r"(?<=\w)[\-_.]+(?![\w.\-])")
 
 
 def words_of(text: str) -> list[str]:
@@ -21,6 +23,11 @@ def words_of(text: str) -> list[str]:
     The contract normalises the text first; that was shown to change nothing for queries.
     """
     return [stripped for word in _WORD.findall(text.lower()) if (stripped := word.strip("._-"))]
+
+
+def normalised(text: str) -> str:
+    """Return *text* as it is indexed: `-_.` where a word begins or ends are no part of it."""
+    return _TRAILING.sub("", _LEADING.sub("", text))
 
 
 def tiers_of(words: list[str]) -> tuple[Tier, ...]:
