@@ -1,4 +1,4 @@
-# make demo    what it does, on six real stores, in a minute
+# make demo    what it does, on stores of documents, code and a book, in a minute
 # make check   the quick loop: format, lint, types, and the quick tests that start no daemon
 # make test    format, lint, types, then every test against the built wheel in a clean environment
 # make bench   the ratios of tests/bench/RESULTS.md

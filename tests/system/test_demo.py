@@ -20,6 +20,7 @@ import collated
 import collated_readers
 
 DEADLINE_S = 50.0
+SEARCH = "collate search asyncio event loop --limit 6"
 COLLATE = "from collated.cli import main; raise SystemExit(main())"
 
 
@@ -100,23 +101,84 @@ def read_until(process: subprocess.Popen[str], text: str) -> str:
     pytest.fail(f"{text!r} never came: {said}{process.stderr.read() if process.stderr else ''}")
 
 
+def answers_in(shown: str) -> dict[str, str]:
+    """Return what each command that is shown printed."""
+    parts = re.split(r"^\$ (.*)\n", shown, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
 @pytest.mark.slow
 def test_the_demo_shows_six_stores_a_search_a_grep_a_read_and_a_change(place: Place) -> None:
     shown, errors = place.start().communicate(timeout=DEADLINE_S)
 
     assert "Traceback" not in errors
-    parts = re.split(r"^\$ (.*)\n", shown, flags=re.MULTILINE)
-    answers = dict(zip(parts[1::2], parts[2::2], strict=True))
+    answers = answers_in(shown)
     assert len(re.findall(r"^\w+ +contextpull  \d+ documents · \d+ records$", shown, re.MULTILINE)) == 6
-    assert "**AsyncIO event loop**" in answers["collate search asyncio event loop --limit 3"]
+    assert "**AsyncIO event loop**" in answers[SEARCH]
     (read,) = (command for command in answers if command.startswith("collate read "))
     (ref,) = shlex.split(read)[2:]
-    assert answers["collate search asyncio event loop --limit 3"].startswith(f"{ref}  ")
+    assert answers[SEARCH].startswith(f"{ref}  ")
     assert answers[read].startswith(f"{ref}  ")
     assert len(re.findall(r"pip install", answers["collate grep 'pip install'"])) >= 3
     assert re.fullmatch(r"\[[\d.]+ m?s\]\s*", answers["collate search zeppelin"])
     assert "## **Zeppelin** The demo was here" in answers["collate search zeppelin --sync"]
     assert shown.endswith("nothing is left.\n")
+
+
+@pytest.mark.slow
+def test_the_demo_asks_documents_code_and_a_book_at_once_and_each_for_itself(place: Place) -> None:
+    shown, errors = place.start().communicate(timeout=DEADLINE_S)
+
+    answers = answers_in(shown)
+    formats = dict(re.findall(r"^([\w-]+) +([\w-]+)  \d+ documents", answers["collate index"], re.MULTILINE))
+    assert (formats["sources"], formats["handbook"]) == ("codebase-index", "book-agent")
+    found = re.findall(r"^([\w-]+):\S+  ", answers[SEARCH], re.MULTILINE)
+    assert {formats[store] for store in found} == {"contextpull", "codebase-index", "book-agent"}
+    similar = re.findall(
+        r"^(\S+)  Loops  cosine ", answers["collate similar --vector handbook/waiting.json --limit 2"], re.M
+    )
+    assert similar == ["handbook:p1", "handbook:p2"]
+    has_grammars = "symbols_missing" not in errors
+    defined = re.search(
+        r"  \S+/connection\.py:\d+  function  open_store", answers["collate symbols open_store"]
+    )
+    assert (defined is not None) == has_grammars
+    assert any(command.startswith("collate refs open_store") for command in answers) == has_grammars
+
+
+@pytest.mark.slow
+def test_the_demo_says_so_where_the_grammars_are_missing(place: Place) -> None:
+    missing = place.base / "missing" / "tree_sitter_language_pack"
+    missing.mkdir(parents=True)
+    (missing / "__init__.py").write_text("def get_language(name):\n    raise LookupError(name)\n")
+    paths = f"{missing.parent}{os.pathsep}{place.environ['PYTHONPATH']}"
+
+    shown, errors = place.start({"PYTHONPATH": paths}).communicate(timeout=DEADLINE_S)
+
+    assert "sources did not answer" in errors
+    assert "symbols_missing" in errors
+    assert "which are searched all the same" in answers_in(shown)["collate symbols open_store"]
+    assert re.search(r"^sources:\S+  ", answers_in(shown)[SEARCH], re.MULTILINE)
+    assert shown.endswith("nothing is left.\n")
+
+
+@pytest.mark.slow
+def test_the_demo_goes_on_without_codebase_index(place: Place) -> None:
+    hide = f"import sys; sys.modules['codebase_index'] = None; sys.argv = ['collate', 'demo']; {COLLATE}"
+    ran = subprocess.run(
+        [sys.executable, "-c", hide],
+        env=place.environ,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=DEADLINE_S,
+    )
+
+    assert ran.returncode == 0
+    assert "codebase-index is not installed" in ran.stdout
+    assert not [command for command in answers_in(ran.stdout) if "symbols" in command or "sources" in command]
+    assert ran.stdout.endswith("nothing is left.\n")
+    assert_nothing_left(place)
 
 
 @pytest.mark.slow
@@ -134,7 +196,7 @@ def test_the_demo_succeeds_and_leaves_no_file_no_socket_and_no_process(place: Pl
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("moment", ["Six projects", "collate index"])
+@pytest.mark.parametrize("moment", ["Six projects", "codebase-index index", "collate index"])
 def test_the_demo_leaves_nothing_when_it_is_stopped(place: Place, moment: str, number: int) -> None:
     process = place.start()
     read_until(process, moment)

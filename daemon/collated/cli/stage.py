@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,7 @@ from collated.places import socket_path
 
 from .escape import visible
 from .interrupt import held_back
+from .props import BOOK
 from .spawn import is_listening
 
 __all__ = ["PROJECTS", "DemoFailed", "Ran", "Stage"]
@@ -32,17 +34,24 @@ _END_S = 25.0  # longer than the daemon takes to answer what it accepted
 _LEFT_ALONE_S = 120  # should this process be killed outright, the daemon leaves by itself
 
 # Settings and service sockets of the person who runs the demonstration are not for its daemon.
-_NOT_INHERITED = ("COLLATE_", "CONTEXTPULL_", "JOURNAL_", "LISTEN_", "NOTIFY_", "WATCHDOG_")
+_NOT_INHERITED = (
+    *("CBX_", "COLLATE_", "CONTEXTPULL_", "JOURNAL_", "LISTEN_", "NOTIFY_", "WATCHDOG_"),
+    *("NO_PROXY", "all_proxy", "http_proxy", "https_proxy", "no_proxy"),
+)
 _CONFIG = """\
 [[watch]]
 path = {projects}
-match = ["*/.contextpull/*.sqlite"]
+match = ["*/.contextpull/*.sqlite", "*/.claude/cache/codebase-index/index.sqlite", "{book}/*.sqlite"]
 """
 _COMMANDS: Mapping[str, tuple[str, ...]] = {
     "collate": ("-c", "from collated.cli import main; raise SystemExit(main())"),
     "collated": ("-m", "collated"),
     "contextpull": ("-m", "contextpull.cli"),
+    "codebase-index": ("-m", "codebase_index"),
 }
+# codebase-index would fetch a grammar that is missing, anew for each file: what cannot be reached is quick.
+_OFFLINE = dict.fromkeys(("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY"), "http://127.0.0.1:9")
+_GRAMMARS = "tree-sitter-language-pack"
 
 
 class DemoFailed(CollatedError):
@@ -70,6 +79,7 @@ class Stage:
         self.environ: dict[str, str] = {}
         self._daemon: subprocess.Popen[bytes] | None = None
         self._command: subprocess.Popen[str] | None = None
+        self._is_group = False
 
     def __enter__(self) -> Self:
         """Write the documents, start the daemon and return once it listens.
@@ -94,9 +104,10 @@ class Stage:
     def close(self) -> None:
         """End the command that runs and the daemon, then remove everything."""
         with held_back():
-            for process in (self._command, self._daemon):
-                if process is not None:
-                    _end(process)
+            if self._command is not None:
+                _end(self._command, is_group=self._is_group)
+            if self._daemon is not None:
+                _end(self._daemon)
             if self.base != Path():
                 shutil.rmtree(self.base)
 
@@ -113,8 +124,11 @@ class Stage:
                 document = self.projects / project / name
                 document.parent.mkdir(parents=True, exist_ok=True)
                 document.write_text(text, encoding="utf-8")
+        _lend_grammars(Path(self.environ["XDG_CACHE_HOME"]))
         config = Path(self.environ["COLLATE_CONFIG"])
-        config.write_text(_CONFIG.format(projects=json.dumps(str(self.projects))), encoding="utf-8")
+        config.write_text(
+            _CONFIG.format(projects=json.dumps(str(self.projects)), book=BOOK), encoding="utf-8"
+        )
         with self._log.open("wb") as log:
             self._daemon = subprocess.Popen(  # noqa: S603 - our own command
                 _command("collated", "run", "--idle-exit", str(_LEFT_ALONE_S)),
@@ -139,9 +153,13 @@ class Stage:
             time.sleep(_POLL_S)
 
     def run(self, name: str, *arguments: str, folder: str = "", is_shown: bool = True) -> Ran:
-        """Run a command in a project's *folder* and return what it said where it is not shown meanwhile."""
+        """Run a command in a project's *folder* and return what it said where it is not shown meanwhile.
+
+        Those that are not shown are in a group of their own, which ends as a whole: they may start others.
+        """
         output = None if is_shown else subprocess.PIPE
         with held_back():  # subprocess.run would lose a child that a signal finds half started
+            self._is_group = not is_shown
             self._command = subprocess.Popen(  # noqa: S603 - our own commands
                 _command(name, *arguments),
                 stdin=subprocess.DEVNULL,
@@ -150,6 +168,7 @@ class Stage:
                 env=self.environ,
                 cwd=self.projects / folder,
                 text=True,
+                process_group=None if is_shown else 0,
             )
         said, errors = self._command.communicate()
         return Ran(self._command.returncode, said or "", errors or "")
@@ -163,6 +182,7 @@ def _command(name: str, *arguments: str) -> list[str]:
 def _environ(base: Path, socket: Path) -> dict[str, str]:
     """Return this process's environment with everything of collated's moved below *base*."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
+    environ |= _OFFLINE
     if paths := environ.get("PYTHONPATH"):
         environ["PYTHONPATH"] = os.pathsep.join(
             str(Path(path).absolute()) for path in paths.split(os.pathsep)
@@ -172,6 +192,14 @@ def _environ(base: Path, socket: Path) -> dict[str, str]:
     environ["COLLATE_SOCKET"] = str(socket)
     environ["COLLATE_CONFIG"] = str(base / "config.toml")
     return environ
+
+
+def _lend_grammars(cache: Path) -> None:
+    """Link into the demonstration's own *cache* the grammars that codebase-index has fetched before."""
+    kept = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / _GRAMMARS
+    if kept.is_dir():
+        cache.mkdir(exist_ok=True)
+        (cache / _GRAMMARS).symlink_to(kept)
 
 
 def _documents(project: str) -> dict[str, str]:
@@ -193,7 +221,9 @@ def _listed(value: str | Sequence[str]) -> str:
     return "\n".join(f"- {each}" for each in ([value] if isinstance(value, str) else value))
 
 
-def _end(process: subprocess.Popen[bytes] | subprocess.Popen[str]) -> None:
+def _end(process: subprocess.Popen[bytes] | subprocess.Popen[str], *, is_group: bool = False) -> None:
+    if is_group and process.poll() is None:
+        os.killpg(process.pid, signal.SIGTERM)
     process.terminate()  # does nothing to one that has ended
     try:
         process.wait(_END_S)
