@@ -6,9 +6,11 @@ import hashlib
 import os
 import sqlite3
 import stat
+import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -68,15 +70,71 @@ def make_store(tmp_path_factory: pytest.TempPathFactory) -> MakeStore:
     return make
 
 
+# What the extension sqlite-vec makes of a virtual table, and the program's own tables beside it.
+_VECTOR_TABLES = """
+CREATE TABLE vec_chunks_chunks(chunk_id INTEGER PRIMARY KEY AUTOINCREMENT, size INTEGER NOT NULL,
+  validity BLOB NOT NULL, rowids BLOB NOT NULL);
+CREATE TABLE vec_chunks_vector_chunks00(rowid PRIMARY KEY, vectors BLOB NOT NULL);
+CREATE TABLE vec_meta (model TEXT, dim INTEGER, built_at TEXT);
+CREATE TABLE vec_cache (model TEXT NOT NULL, content_sha TEXT NOT NULL, embedding BLOB NOT NULL,
+  PRIMARY KEY (model, content_sha));
+PRAGMA writable_schema = ON;
+INSERT INTO sqlite_master VALUES ('table', 'vec_chunks', 'vec_chunks', 0,
+  'CREATE VIRTUAL TABLE vec_chunks USING vec0(chunk_id INTEGER PRIMARY KEY, embedding FLOAT[2])');
+PRAGMA writable_schema = RESET;
+"""
+
+WriteVectors = Callable[..., None]
+
+
 @pytest.fixture(scope="session")
-def make_code_store(tmp_path_factory: pytest.TempPathFactory) -> MakeStore:
+def write_vectors() -> WriteVectors:
+    """`write_vectors(db, {chunk: vector}, model, size=1024)` adds vectors to a code store.
+
+    The tables are as the program and its extension, which is not needed, leave them; *size* vectors are in
+    a block. Chunks that are not there are written too, but for `vec_cache`.
+    """
+
+    def write(
+        db: sqlite3.Connection, vectors: Mapping[int, Sequence[float]], model: str, *, size: int = 1024
+    ) -> None:
+        db.executescript(_VECTOR_TABLES)
+        packed = {row: struct.pack(f"<{len(vector)}f", *vector) for row, vector in vectors.items()}
+        rows = list(packed)
+        for number, at in enumerate(range(0, len(rows), size), start=1):
+            some = rows[at : at + size]
+            used = ((1 << len(some)) - 1).to_bytes((size + 7) // 8, "little")
+            ids = struct.pack(f"<{size}q", *some, *[0] * (size - len(some)))
+            block = b"".join(packed[row] for row in some)
+            block += bytes(len(packed[some[0]]) * (size - len(some)))
+            db.execute("INSERT INTO vec_chunks_chunks VALUES (?, ?, ?, ?)", (number, size, used, ids))
+            db.execute("INSERT INTO vec_chunks_vector_chunks00 VALUES (?, ?)", (number, block))
+        db.execute("INSERT INTO vec_meta VALUES (?, 0, '2026-01-01T00:00:00+00:00')", (model,))
+        for row, content in db.execute("SELECT id, content FROM chunks").fetchall():
+            if row in packed:
+                cached = (model, hashlib.sha256(content.encode()).hexdigest(), packed[row])
+                db.execute("INSERT OR REPLACE INTO vec_cache VALUES (?, ?, ?)", cached)
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def make_code_store(tmp_path_factory: pytest.TempPathFactory, write_vectors: WriteVectors) -> MakeStore:
     """`make_code_store(path, {file: text}, root=None)` writes a real codebase-index store of those files.
 
     With *root* they are written there and stay. A *path* that exists is indexed again, in place. Symbols
-    are found where the program has its grammars, which it may want to download.
+    are found where the program has its grammars, which it may want to download. With `embed_model` and
+    `embed_fn(model, texts)` it has vectors.
     """
 
-    def make(path: Path, files: Mapping[str, str], *, root: Path | None = None) -> Path:
+    def make(
+        path: Path,
+        files: Mapping[str, str],
+        *,
+        root: Path | None = None,
+        embed_model: str = "",
+        embed_fn: Callable[[str, list[str]], list[list[float]]] | None = None,
+    ) -> Path:
         project = root or tmp_path_factory.mktemp("project")
         for name, text in files.items():
             file = project / name
@@ -85,6 +143,16 @@ def make_code_store(tmp_path_factory: pytest.TempPathFactory) -> MakeStore:
         path.parent.mkdir(parents=True, exist_ok=True)
         with Database(path) as db:
             build_index(load(project), db, root=project)
+        if embed_fn is not None:
+            with closing(sqlite3.connect(path)) as made:
+                chunks = made.execute("SELECT id, content FROM chunks").fetchall()
+                vectors = embed_fn(embed_model, [content for _, content in chunks])
+                write_vectors(
+                    made,
+                    {row: vector for (row, _), vector in zip(chunks, vectors, strict=True)},
+                    embed_model,
+                )
+                made.commit()
         return path
 
     return make

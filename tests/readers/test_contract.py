@@ -73,6 +73,10 @@ def _codebase_index(path: Path, make: Makers, documents: Documents) -> Path:
     return make("make_code_store")(path, documents)
 
 
+def _embedded_codebase_index(path: Path, make: Makers, documents: Documents) -> Path:
+    return make("make_code_store")(path, documents, embed_model="openai:any", embed_fn=_embed_all)
+
+
 def _book_agent(path: Path, make: Makers, documents: Documents) -> Path:
     manifest = {
         "version": "book-agent-explicit-v1",
@@ -107,7 +111,11 @@ EXAMPLES: dict[str, Example] = {
     "codebase-index": _codebase_index,
     "book-agent": _book_agent,
 }
-WITH_VECTORS: dict[str, Example] = {"contextpull": _embedded_contextpull, "book-agent": _book_agent}
+WITH_VECTORS: dict[str, Example] = {
+    "contextpull": _embedded_contextpull,
+    "codebase-index": _embedded_codebase_index,
+    "book-agent": _book_agent,
+}
 """Stores whose vectors have two numbers."""
 
 each_reader = pytest.mark.parametrize("reader", READERS, ids=lambda reader: str(reader.format))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Literal
 
 from msgspec.structs import replace
@@ -83,8 +84,8 @@ def fused_of(
     from .nearest import nearest  # numpy
     from .stored import cached, shadowed
 
-    batches = shadowed(db) if source == "shadows" else cached(db, model)
-    dense = nearest(db, batches, vector, dense_depth(query.limit))
+    with closing(shadowed(db) if source == "shadows" else cached(db, model)) as batches:
+        dense = nearest(db, batches, vector, dense_depth(query.limit))
     accepts = path_matcher_of(query.within)
     allowed = {place.id: place for place in dense if accepts is None or accepts(place.path)}
     ids = [place.id for place in dense]
