@@ -109,9 +109,7 @@ class _Instances(Struct, frozen=True, eq=False):
     positions: NDArray[np.uint32]
 
 
-def _postings(
-    index: FullText, records: IndexedRows, totals: tuple[int, int], found: _Instances
-) -> Postings:
+def _postings(index: FullText, records: IndexedRows, totals: tuple[int, int], found: _Instances) -> Postings:
     return Postings(
         ids=records.ids,
         docs=records.docs,
