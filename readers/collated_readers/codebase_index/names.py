@@ -11,6 +11,7 @@ import json
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from itertools import chain
 
 from collated_readers.values import integer, text
@@ -44,11 +45,10 @@ _USAGES = "SELECT file_id, line, dst_name FROM edges WHERE line IS NOT NULL AND 
 _CHUNKS = "SELECT file_id, line_start, line_end, id FROM chunks WHERE kind IS NOT 'doc' AND {}"
 _AMONG = "{} IN (SELECT value FROM json_each(?))"
 _DEFINED_AT = """
-SELECT min(line_start) FROM symbols WHERE name IN (SELECT value FROM json_each(?1))
-AND file_id = ?2 AND line_start BETWEEN ?3 AND ?4"""
+SELECT line_start, name FROM symbols WHERE file_id = ? AND line_start BETWEEN ? AND ? ORDER BY line_start"""
 _USED_AT = """
-SELECT min(line) FROM edges WHERE dst_name IN (SELECT value FROM json_each(?1))
-AND file_id = ?2 AND line BETWEEN ?3 AND ?4"""
+SELECT line, dst_name FROM edges
+WHERE file_id = ? AND line BETWEEN ? AND ? AND dst_name IS NOT NULL ORDER BY line"""
 
 Line = tuple[int, int]
 """A file's row id and a line in it."""
@@ -104,13 +104,17 @@ def names_terms(db: sqlite3.Connection) -> list[bytes]:
     return sorted(name_term(key) for key in keys if key)
 
 
-def line_in(db: sqlite3.Connection, names: Sequence[str], file: int, lines: tuple[int, int]) -> int | None:
-    """Return the first of *lines* of a file that defines one of *names*, or else that uses one."""
-    arguments = (json.dumps(names), file, *lines)
+def line_in(db: sqlite3.Connection, key: str, file: int, lines: tuple[int, int]) -> int | None:
+    """Return the first of *lines* of a file that defines what *key* names, or else that uses it.
+
+    Raises:
+        StoreError: `damaged`.
+    """
     for statement in (_DEFINED_AT, _USED_AT):
-        (line,) = db.execute(statement, arguments).fetchone()
-        if line is not None:
-            return integer(line)
+        with closing(db.execute(statement, (file, *lines))) as rows:
+            for line, name in rows:
+                if key_of(text(name)) == key:
+                    return integer(line)
     return None
 
 

@@ -20,7 +20,7 @@ from collated_readers.secrets import redacted
 from collated_readers.values import Row, integer, optional_text, text
 from collated_readers.within import filter_argument, path_matcher_of
 
-from .names import line_in, named, names_of
+from .names import line_in, named
 from .places import IN_FILTER, Place, places_at
 from .snippets import Shown, shown_name, shown_words, snippet_of
 from .words import key_of, match_of, phrases_of, tiers_of, words_of
@@ -108,7 +108,7 @@ class _Showing(Struct, frozen=True):
     words: Shown
     phrase: Shown
     name: Shown
-    names: Sequence[str]
+    key: str
 
 
 def hits_of(db: sqlite3.Connection, query: Query, ranked: Sequence[Ranked]) -> list[Hit]:
@@ -118,10 +118,9 @@ def hits_of(db: sqlite3.Connection, query: Query, ranked: Sequence[Ranked]) -> l
         StoreError: `damaged`.
     """
     key = key_of(query.text)
-    names = names_of(db, key) if any(one.tier == "symbol" for one in ranked) else []
     phrases = phrases_of(words_of(query.text))
     phrase = tuple(term for phrase in phrases for term in phrase)
-    showing = _Showing(query, shown_words(phrases), shown_words([phrase]), shown_name(key), names)
+    showing = _Showing(query, shown_words(phrases), shown_words([phrase]), shown_name(key), key)
     places = places_at(db, {one.row for one in ranked})
     made = (_hit(db, showing, one, places[one.row]) for one in ranked if one.row in places)
     return [hit for hit in made if hit is not None]
@@ -151,7 +150,7 @@ def _snippet(db: sqlite3.Connection, showing: _Showing, one: Ranked, chunk: tupl
         return " ".join(body.split())[:_BEGINNING] + "…"
     if one.tier != "symbol":
         return snippet_of(body, showing.phrase if one.tier == "phrase" else showing.words)
-    line = line_in(db, showing.names, file, (place.line_start, place.line_end))
+    line = line_in(db, showing.key, file, (place.line_start, place.line_end))
     return snippet_of(body, showing.name, (line or place.line_start) - place.line_start)
 
 

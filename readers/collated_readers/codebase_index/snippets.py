@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Sequence
 
 from collated_readers.contract import Phrase
@@ -21,6 +22,7 @@ _NEAR = 160  # characters: some twenty words
 _LONGEST_NAME = 200
 
 _WORD = re.compile(r"\w+")
+_BEYOND_ASCII = re.compile(r"[^\x00-\x7f]")
 
 
 def shown_words(phrases: Sequence[Phrase]) -> Shown:
@@ -67,12 +69,15 @@ def _best(folded: str, shown: Shown, least: int) -> re.Match[str] | None:
     found = [match for match, _ in zip(shown.finditer(folded, least), range(_MOST_LOOKED_AT), strict=False)]
     if not found:
         return None if least == 0 else _best(folded, shown, 0)
-    return max(reversed(found), key=lambda match: _variety(found, match))
+    return found[max(reversed(range(len(found))), key=_varieties(found).__getitem__)]
 
 
-def _variety(found: Sequence[re.Match[str]], begin: re.Match[str]) -> int:
-    near = range(begin.start(), begin.start() + _NEAR)
-    return len({match.lastindex for match in found if match.start() in near})
+def _varieties(found: Sequence[re.Match[str]]) -> list[int]:
+    """Return how many words of the query there are from each place on, near it."""
+    starts = [match.start() for match in found]
+    words = [match.lastindex for match in found]
+    ends = (bisect_left(starts, start + _NEAR) for start in starts)
+    return [len(set(words[first:end])) for first, end in enumerate(ends)]
 
 
 def _first(body: str, at: int) -> int:
@@ -99,6 +104,4 @@ def _marked(body: str, first: int, last: int, marks: Sequence[tuple[int, int]]) 
 
 def _folded(body: str) -> str:
     """Return *body* as the index folds letters, near enough to find them in it, each in its place."""
-    if body.isascii():
-        return body
-    return "".join(unicodedata.normalize("NFD", letter)[0] for letter in body)
+    return _BEYOND_ASCII.sub(lambda letter: unicodedata.normalize("NFD", letter[0])[0], body)
