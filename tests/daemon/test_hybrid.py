@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import anyio
 import msgspec
 import pytest
 
@@ -16,16 +20,14 @@ from collated.merge import merge_hybrid
 from collated.protocol import Hit, SearchParams, SearchResult
 from collated.sidecars.segment import Segment, index_store
 from collated_readers import Budget, Query, Ranked, single
-from collated_readers.contextpull import ContextPull
 from collated_readers.opening import StoreConnection
 
 if TYPE_CHECKING:
     from tests.conftest import MakeStore
-    from tests.daemon.conftest import Assemble, Parts
+    from tests.daemon.conftest import Assemble, Parts, Until
 
 pytestmark = pytest.mark.anyio
 
-READER = ContextPull()
 QUERIES = ("red apple", "pear", "banana oak", "nothing-of-this", "e", "***")
 WORDS = ("red apple", "green pear tree", "yellow banana", "old oak tree", "an owl in the oak", "red robin")
 TEXTS = {
@@ -86,8 +88,10 @@ async def alone(parts: Parts, name: str, query: Query) -> single.Answer:
     store = parts.inventory.named(name)
     assert store is not None
 
+    reader = parts.inventory.reader(store)
+
     def ask(db: StoreConnection) -> single.Answer:
-        return single.search(READER, db, query, lambda _, text: letters(text))
+        return single.search(reader, db, query, lambda _, text: letters(text))
 
     return await parts.pool.ask(store.path, None, ask, Budget.lasting(10))
 
@@ -95,11 +99,12 @@ async def alone(parts: Parts, name: str, query: Query) -> single.Answer:
 async def index(parts: Parts, name: str) -> None:
     store = parts.inventory.named(name)
     assert store is not None
+    reader = parts.inventory.reader(store)
 
     def made(db: StoreConnection) -> Segment:
-        postings = READER.postings(db)
+        postings = reader.postings(db)
         assert postings is not None
-        return index_store(store.fingerprint or "", READER.format, postings, None)
+        return index_store(store.fingerprint or "", reader.format, postings, None)
 
     segment = await parts.pool.ask(store.path, None, made, Budget.lasting(10))
     parts.segments.segments = (*parts.segments.segments, segment)
@@ -192,3 +197,100 @@ def test_lists_are_fused_by_reciprocal_rank_then_id_then_store() -> None:
     }
     merged = [(store, hit.id, hit.rank) for store, hit in merge_hybrid(lists, frozenset("a"), 9)]
     assert merged == [("a", "1", -2 / 61), ("b", "1", -2 / 61), ("b", "0", -2 / 62), ("a", "7", -1 / 61)]
+
+
+# ---------------------------------------------------------------- stores of all formats
+
+CODE = {
+    f"{word}.py": f"def {word}():\n    '''An {word} in the garden.'''\n    return '{word}'\n"
+    for word in ("apple", "oak", "owl", "pear", "plum", "aloe", "onion", "robin")
+}
+MIXED = ("books", "code", "fruit", "plain")
+
+
+def _put_book(path: Path) -> None:
+    manifest = {
+        "version": "book-agent-explicit-v1",
+        "model": "letters",
+        "dimensions": 3,
+        "embedding_format": "json",
+        "normalization": "none",
+        "metric": "l2",
+        "sqlite_schema": {
+            "table": "passages",
+            "id": "id",
+            "text": "body",
+            "vector": "vector",
+            "source_columns": {"path": "doc"},
+        },
+    }
+    path.with_suffix(".manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    with closing(sqlite3.connect(path)) as made:
+        made.execute("CREATE TABLE passages (id TEXT PRIMARY KEY, body TEXT, vector TEXT, doc TEXT)")
+        for number, word in enumerate(WORDS):
+            text = f"A book about a {word}."
+            made.execute(
+                "INSERT INTO passages VALUES (?, ?, ?, 'book')",
+                (f"p{number}", text, json.dumps(letters(text))),
+            )
+        made.commit()
+
+
+@pytest.fixture
+async def mixed(
+    make_store: MakeStore, make_code_store: MakeStore, stores: Path, assemble: Assemble, until: Until
+) -> Parts:
+    """Documents with and without vectors, code and a book with vectors, all of the model `letters`."""
+    make_store(stores / "plain.sqlite", TEXTS)
+    make_store(stores / "fruit.sqlite", TEXTS, embed_model="letters", embed_fn=_embed_all)
+    make_code_store(stores / "code.sqlite", CODE, embed_model="letters", embed_fn=_embed_all)
+    _put_book(stores / "books.sqlite")
+    parts = assemble()
+    await parts.look()
+    await parts.inventory.all_opened()
+    book = parts.inventory.named("books")
+    assert book is not None
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(parts.examining.run)
+        await until(lambda: "validation" in parts.examining.details(book))
+        tasks.cancel_scope.cancel()
+    return parts
+
+
+@pytest.mark.parametrize("query", ["red apple", "oak", "owl", "unheardof"])
+async def test_stores_of_all_formats_are_asked_by_words_and_vectors(mixed: Parts, query: str) -> None:
+    asked = Query(query, (), 20, is_hybrid=True)
+    own = {name: await alone(mixed, name, asked) for name in MIXED}
+    assert {name: answer.mode for name, answer in own.items() if answer.hits} == {
+        name: "lexical" if name == "plain" else "hybrid" for name in MIXED if own[name].hits
+    }
+
+    result = await search(mixed, query, limit=20)
+
+    assert (result.mode, result.hint, result.complete) == ("hybrid", None, True)
+    assert {hit.format for hit in result.hits} == {"contextpull", "codebase-index", "book-agent"}
+    assert "dense" in {hit.tier for hit in result.hits if hit.store == "code"}
+    keys = [(-hit.score, hit.id, hit.store) for hit in result.hits]
+    assert [score for score, _, _ in keys] == sorted(score for score, _, _ in keys)
+    for name in MIXED:
+        found = [(hit.id, hit.snippet, hit.tier) for hit in result.hits if hit.store == name]
+        assert found == [(hit.id, hit.snippet, hit.tier) for hit in own[name].hits][: len(found)]
+    for name in ("code", "books", "plain"):
+        await index(mixed, name)
+        assert await search(mixed, query, limit=20) == result
+
+
+@pytest.mark.parametrize("name", ["code", "books", "fruit"])
+async def test_over_one_store_of_any_format_it_is_the_stores_own_answer(mixed: Parts, name: str) -> None:
+    for query in QUERIES:
+        expected = await alone(mixed, name, Query(query, (), 7, is_hybrid=True))
+        result = await search(mixed, query, stores=[name])
+        assert shown(result.hits) == [(hit.id, hit.score, hit.snippet, hit.tier) for hit in expected.hits]
+        assert (result.mode, result.hint) == (expected.mode, expected.hint)
+
+
+async def test_a_vector_of_another_length_leaves_words_to_code_and_books(mixed: Parts) -> None:
+    result = await search(mixed, "oak", Letters(2), stores=["code"])
+    assert (result.mode, result.hint) == ("lexical", "code: its vectors have 3 numbers, the query's has 2")
+    assert {hit.tier for hit in result.hits} <= {"symbol", "any"}
+    assert result.hits
