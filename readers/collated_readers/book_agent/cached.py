@@ -94,6 +94,7 @@ def keep(path: Path, store: Path, fill: Callable[[sqlite3.Connection], None]) ->
             db.execute("COMMIT")
         _seal(made)
         made.replace(path)
+    is_sound(path)  # which remembers it, so that nobody who asks waits for that
     _tidy(path)
 
 

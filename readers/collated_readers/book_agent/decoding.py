@@ -144,7 +144,7 @@ def squared_norms(matrix: Matrix, ids: Sequence[object]) -> NDArray[np.float64]:
         StoreError: `invalid_vector`: a row of zeros, or numbers that are not finite.
     """
     with np.errstate(all="ignore"):
-        squares: NDArray[np.float64] = np.einsum("ij,ij->i", matrix, matrix).astype(np.float64)
+        squares: NDArray[np.float64] = np.vecdot(matrix, matrix).astype(np.float64)
     for row in np.flatnonzero(~((squares > 0) & (squares < np.inf))).tolist():
         if not np.isfinite(matrix[row]).all():
             raise _invalid(ids[row], "it holds numbers that are not finite")

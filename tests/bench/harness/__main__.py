@@ -26,6 +26,7 @@ from . import (
     rewriting,
     searching,
     starting,
+    vectors,
 )
 from .bench import FEW, MANY, Bench
 from .corpus import Corpus
@@ -45,6 +46,7 @@ _PARTS: Mapping[str, Callable[[Bench, Report], None]] = {
     "more": adding.run,
     "large": large.run,
     "code": coding.run,
+    "vectors": vectors.run,
     "ping": pinging.run,
     "start": starting.run,
     "command": commands.run,

@@ -308,7 +308,7 @@ def test_values_of_any_size_are_not_fetched(tmp_path: Path, write_explicit: Writ
 
 
 _IN_A_CHILD = """
-import resource, sys
+import sys
 from pathlib import Path
 from collated_readers import Budget
 from collated_readers.book_agent import BookAgent
@@ -319,13 +319,18 @@ def search(budget):
     return BookAgent().similar(db, [1.0] * 1024, 10, budget, memory)
 import numpy
 numpy.ones((64, 1024)) @ numpy.ones(1024)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+import collated_readers.book_agent.scan
+def peak():  # what getrusage says begins with what the parent had
+    rows = Path("/proc/self/status").read_text().splitlines()
+    return next(int(row.split()[1]) * 1024 for row in rows if row.startswith("VmHWM"))
+before = peak()
 assert len(search(Budget.lasting(50))) == 10
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+print(peak() - before)
 """
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="nobody tells a process's peak")
 def test_a_process_grows_by_less_than_the_budget(tmp_path: Path, write_bge: Write) -> None:
     path = write_bge(
         tmp_path / "store.sqlite", texts=[f"text {n}. " for n in range(12_000)]
@@ -334,7 +339,7 @@ def test_a_process_grows_by_less_than_the_budget(tmp_path: Path, write_bge: Writ
     done = subprocess.run(
         [sys.executable, "-c", _IN_A_CHILD, path, str(memory)], capture_output=True, text=True, check=True
     )
-    assert int(done.stdout) < memory
+    assert 0 < int(done.stdout) < memory
 
 
 def test_a_store_is_searched_by_many_connections_alike(tmp_path: Path, write_bge: Write) -> None:
