@@ -22,7 +22,7 @@ from collated_readers.opening import StoreConnection
 from . import cached
 from .ids import NativeId, is_id, text_id
 from .layout import Layout, quoted
-from .passages import Row, bounded_id, find, place_of
+from .passages import Row, bounded_id, find, name_of, place_of
 
 __all__ = ["KIND", "build", "has_index", "in_id_order", "index_of", "outcome_of"]
 
@@ -108,7 +108,7 @@ def _fill(index: sqlite3.Connection, db: StoreConnection, layout: Layout, budget
         budget.check()
         if not isinstance(row[1], str):
             continue
-        place = place_of(layout, row, db.path.stem)
+        place = place_of(layout, row, name_of(db.path))
         doc = docs.setdefault(place.doc, len(docs))
         index.execute("INSERT INTO sections VALUES (?, ?, ?, ?)", (record_id, doc, place.heading_path, KIND))
         words = (record_id, normalised(place.heading_path), normalised(row[1]))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -24,7 +26,9 @@ __all__ = [
     "checked_text",
     "find",
     "found_as",
+    "name_of",
     "named",
+    "names_documents",
     "passage_of",
     "passages",
     "place_of",
@@ -160,6 +164,16 @@ def _object_of(value: object, record_id: object) -> dict[str, Any]:
     raise StoreError(
         "invalid_source_metadata", f"the source of {named(record_id)} is no JSON object: {what:.200}"
     )
+
+
+def name_of(path: Path) -> str:
+    """Return what a store is called whose passages do not name their document."""
+    return os.fsencode(path.stem).decode(errors="replace")
+
+
+def names_documents(columns: Columns) -> bool:
+    """Tell whether a passage's source can name its document."""
+    return columns.source_json is not None or any(name in _DOC_FIELDS for name, _ in columns.source_columns)
 
 
 def place_of(layout: Layout, row: Row, name: str) -> Place:

@@ -39,7 +39,7 @@ from .ids import text_id
 from .layout import BGE, EXPLICIT, Layout
 from .lexical import build, has_index, index_of, outcome_of
 from .manifest import manifest_beside
-from .passages import place_of
+from .passages import name_of, place_of
 from .records import Book
 from .shapes import count_of, is_shaped, layout_of
 from .snapshot import check_sidecars, incomplete
@@ -191,7 +191,7 @@ class BookAgent:
         store, layout = _opened(db)
         found = nearest(db, layout, vector, Bounds(limit, budget, memory_bytes))
         rows = evidence_of(db, layout, found, memory_bytes)
-        places = [place_of(layout, row, store.path.stem) for row in rows]
+        places = [place_of(layout, row, name_of(store.path)) for row in rows]
         return [
             Similar(text_id(near.id), place.doc, place.heading_path, row[1], near.score)
             for near, row, place in zip(found, rows, places, strict=True)
@@ -241,4 +241,4 @@ def _opened(db: sqlite3.Connection) -> tuple[StoreConnection, Layout]:
 
 
 def _book(store: StoreConnection, layout: Layout) -> Book:
-    return Book(store, layout, store.path.stem)
+    return Book(store, layout, name_of(store.path))

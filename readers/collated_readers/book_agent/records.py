@@ -33,7 +33,7 @@ from collated_readers.within import path_matcher_of
 from .ids import NativeId, text_id
 from .layout import Layout, quoted
 from .lexical import KIND, in_id_order
-from .passages import Row, checked_text, found_as, passages, place_of
+from .passages import Row, checked_text, found_as, names_documents, passages, place_of
 
 __all__ = ["Book"]
 
@@ -128,6 +128,11 @@ class Book:
 
     def documents(self) -> Counter[str]:
         """Return how many passages each document has."""
+        if not names_documents(self._columns):
+            row = next(passages(self._db, self._columns, "1 LIMIT 1"))
+            total = f"SELECT count(*) FROM {quoted(self._columns.table)}"  # noqa: S608 - quoted
+            count: int = self._db.execute(total).fetchone()[0]
+            return Counter({place_of(self._layout, row, self._name).doc: count})
         bare = replace(self._columns, text=self._columns.id)  # texts would be read for nothing
         rows = passages(self._db, bare)
         return Counter(place_of(self._layout, row, self._name).doc for row in rows)
