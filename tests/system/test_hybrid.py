@@ -45,7 +45,7 @@ def write_book(path: Path) -> None:
             (vector,) = embed_all("small", [text])
             db.execute("INSERT INTO passages VALUES (?, ?, ?)", (number, text, json.dumps(vector)))
         db.commit()
-    manifest = {
+    manifest: dict[str, object] = {
         "version": "book-agent-explicit-v1",
         "model": "small",
         "dimensions": 256,
