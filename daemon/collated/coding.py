@@ -19,6 +19,8 @@ from collated_readers.code import (
     References,
     Symbol,
     Symbols,
+    SymbolTable,
+    TabledReader,
 )
 from collated_readers.contract import clamped
 from collated_readers.opening import StoreConnection
@@ -51,6 +53,12 @@ __all__ = ["Coding", "inside"]
 T = TypeVar("T", bound=Struct)
 
 
+# Symbols are looked up in memory while the files of all stores that are asked are no larger than this: of
+# more, most would be read anew for each question. Their symbols take an eighth of it.
+_TABLED_BYTES = 256 * 1024 * 1024
+_TABLES_BYTES = 64 * 1024 * 1024
+
+
 class _There(Struct, frozen=True):
     """What a store has at a place: one chunk, or none."""
 
@@ -65,6 +73,7 @@ class Coding:
         self._fanout = fanout
         self._reading = reading
         self._gathering = Gathering(fanout, cache)
+        self._tables = Gathering(fanout, Cache(_TABLES_BYTES))
 
     async def symbols(self, params: SymbolsParams, budget: Budget) -> SymbolsResult:
         """Return the definitions of a name.
@@ -76,10 +85,7 @@ class Coding:
         name = _given("name", params.name)
         selection = self._fanout.select("symbols", params.stores, params.formats)
 
-        def ask(reader: Reader, db: StoreConnection, _: Budget) -> Symbols:
-            return _code(reader).symbols(db, name, limit, exact=params.exact)
-
-        answers = await self._gathered("symbols", selection, (name, limit, params.exact), ask, budget)
+        answers = await self._symbols(selection, name, limit, budget, exact=params.exact)
         how, found, has_more = merge_symbols(answers, limit)
         symbols, is_cut = bounded(_symbol(store, each) for store, each in found)
         return SymbolsResult(
@@ -176,6 +182,19 @@ class Coding:
         report = await self._reading.ask(asked, lambda db: _report(asked.reader, db), budget)
         return ArchitectureResult(params.store, report)
 
+    async def _symbols(
+        self, selection: Selection, name: str, limit: int, budget: Budget, *, exact: bool
+    ) -> Mapping[str, Symbols]:
+        if _are_tabled(selection):
+            tables = await self._tables.gather("symbols", selection, (), _table, budget)
+            selection.raise_fault()
+            return {store: table.find(name, limit, exact=exact) for store, table in tables.items()}
+
+        def ask(reader: Reader, db: StoreConnection, _: Budget) -> Symbols:
+            return _code(reader).symbols(db, name, limit, exact=exact)
+
+        return await self._gathered("symbols", selection, (name, limit, exact), ask, budget)
+
     async def _gathered(
         self, method: str, selection: Selection, key: tuple[Hashable, ...] | None, ask: Ask[T], budget: Budget
     ) -> Mapping[str, T]:
@@ -189,6 +208,18 @@ class Coding:
 
 def _code(reader: Reader) -> CodeReader:
     return cast("CodeReader", reader)  # who has these capabilities has their methods
+
+
+def _are_tabled(selection: Selection) -> bool:
+    """Tell whether the symbols of all stores can be held in memory at once."""
+    readers = (reader for reader, _, _ in selection.chosen.formats)
+    signatures = (store.signature for store in selection.chosen.stores)
+    size = sum(each.size + each.wal_size for each in signatures if each is not None)
+    return size <= _TABLED_BYTES and all(isinstance(reader, TabledReader) for reader in readers)
+
+
+def _table(reader: Reader, db: StoreConnection, _: Budget) -> SymbolTable:
+    return cast("TabledReader", reader).symbol_table(db)
 
 
 def _chunk(path: str, line: int, reader: Reader, db: StoreConnection, _: Budget) -> Chunk:

@@ -54,7 +54,9 @@ class Gathering:
 
         todo: list[Asked] = []
         for each in selection.asked:
-            kept: T | None = self._cache.get((each.store.fingerprint, method, *key)) if key else None
+            kept: T | None = None
+            if key is not None:
+                kept = self._cache.get((each.store.fingerprint, method, *key))
             if kept is None:
                 todo.append(each)
             else:

@@ -6,7 +6,7 @@ change with every rebuild (formats/codebase-index.md T3). Lines count from 1.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -30,7 +30,9 @@ __all__ = [
     "ReferenceKind",
     "References",
     "Symbol",
+    "SymbolTable",
     "Symbols",
+    "TabledReader",
 ]
 
 How = Literal["exact", "prefix", "member", "parts"]
@@ -69,6 +71,14 @@ class Symbols(Struct, frozen=True):
     how: How = "exact"
     more: int = 0
     is_truncated: bool = False
+
+
+class SymbolTable(Struct, frozen=True):
+    """All symbols of a store, held so that they are found without it; good as long as its bytes are."""
+
+    def find(self, name: str, limit: int, *, exact: bool) -> Symbols:
+        """Return what `CodeReader.symbols` does, in microseconds; any thread may ask."""
+        raise NotImplementedError
 
 
 class Reference(Struct, frozen=True):
@@ -179,4 +189,17 @@ class CodeReader(Protocol):
 
     def architecture(self, db: sqlite3.Connection) -> Mapping[str, Any] | None:
         """Return the report on modules and their ties that the program left in the store, if any."""
+        ...
+
+
+@runtime_checkable
+class TabledReader(Protocol):
+    """What a reader of code offers too whose symbols can be held in memory."""
+
+    def symbol_table(self, db: sqlite3.Connection) -> SymbolTable:
+        """Return all symbols of the store.
+
+        Raises:
+            StoreError: as `CodeReader.symbols`.
+        """
         ...

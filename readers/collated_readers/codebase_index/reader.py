@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from collated_readers.code import Chunk, Direction, Impact, ReferenceKind, References, Symbols
+from collated_readers.code import (
+    Chunk,
+    Direction,
+    Impact,
+    ReferenceKind,
+    References,
+    Symbols,
+    SymbolTable,
+)
 from collated_readers.contract import (
     Budget,
     Embed,
@@ -39,6 +47,7 @@ from .records import neighbours_of, reading_of
 from .references import references_of
 from .schema import VERSIONS, facts_of, is_codebase_index
 from .search import digests_of, hits_of, ranked_of
+from .symbol_table import symbol_table_of
 from .symbols import symbols_of
 from .vectors import fused_of
 from .vocabulary import vocabulary_of
@@ -158,6 +167,10 @@ class CodebaseIndex:
     def symbols(self, db: sqlite3.Connection, name: str, limit: int, *, exact: bool) -> Symbols:
         """See `CodeReader.symbols`."""
         return symbols_of(db, name, limit, exact=exact)
+
+    def symbol_table(self, db: sqlite3.Connection) -> SymbolTable:
+        """See `TabledReader.symbol_table`."""
+        return symbol_table_of(db)
 
     def references(
         self, db: sqlite3.Connection, name: str, kind: ReferenceKind, path: str | None, limit: int

@@ -19,6 +19,7 @@ from collated_readers.codebase_index.definitions import (
     module_of,
     symbols_from,
 )
+from collated_readers.codebase_index.symbol_table import symbol_table_of
 from collated_readers.codebase_index.symbols import ranges_of, symbols_of
 from collated_readers.opening import StoreConnection, ask
 from collated_readers.secrets import redacted
@@ -94,6 +95,55 @@ def test_a_limit_cuts_the_list_and_says_so(code_store: CodeStore, limit: int) ->
     found = _symbols(db, "typer", limit)
     assert found.symbols == every[:limit]
     assert found.is_truncated == (len(every) > limit)
+
+
+# ---------------------------------------------------------------- all of them in memory
+
+
+@pytest.mark.parametrize("store", ["typer", "pydantic"])
+def test_a_table_finds_what_the_store_finds(code_store: CodeStore, store: str) -> None:
+    db = code_store(f"{store}/index.sqlite")
+    table = ask(db, symbol_table_of, Budget.lasting(30))
+    rows = db.execute("SELECT name, coalesce(qualified, '') FROM symbols ORDER BY id").fetchall()
+    names = {each for row in rows[::7] for each in row}
+    asked = names | {name[:4] for name in names} | {name.upper() for name in names}
+    asked |= {name.replace("_", "") for name in names} | {"main.get_command", "nobody", "", "%", "___"}
+    for name in asked:
+        for limit, exact in ((ALL, False), (3, False), (1, True)):
+            assert table.find(name, limit, exact=exact) == _symbols(db, name, limit, exact=exact), name
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    names=st.lists(
+        st.tuples(name_text, st.none() | st.just("Town.") | st.just("x.Town.") | st.just("")), max_size=12
+    ),
+    name=name_text,
+    limit=st.integers(1, 4),
+    exact=st.booleans(),
+)
+def test_a_table_finds_what_a_store_of_any_names_finds(
+    small_store: Callable[[], Any],
+    names: list[tuple[str, str | None]],
+    name: str,
+    limit: int,
+    exact: bool,
+) -> None:
+    store = small_store()
+    files = [store.file("a.py"), store.file("src/Town.py")]
+    for line, (each, owner) in enumerate([("", ""), *names], start=1):
+        qualified = None if owner is None else owner + each
+        store.symbol(files[line % 2], each, line, qualified=qualified)
+    table = symbol_table_of(store.db)
+    for asked in {name, f"Town.{name}", *(each for each, _ in names)}:
+        assert table.find(asked, limit, exact=exact) == symbols_of(store.db, asked, limit, exact=exact)
+
+
+def test_a_table_without_symbols_is_refused_as_the_store_is(code_store: CodeStore) -> None:
+    db = code_store("degraded_no_grammar/typer_no_symbols.sqlite")
+    with pytest.raises(StoreError) as caught:
+        ask(db, symbol_table_of, Budget.lasting(30))
+    assert caught.value.code == "symbols_missing"
 
 
 # ---------------------------------------------------------------- ways to find
