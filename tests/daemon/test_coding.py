@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from collated.coding import inside
 from collated.errors import RequestFailed
-from collated.protocol import METHODS
+from collated.protocol import METHODS, SymbolsParams, SymbolsResult
 from collated_readers import RequestError, StoreError
 from collated_readers.code import Chunk, Coverage, Impact, Node, Reference, References, Symbol, Symbols
 from collated_readers.opening import StoreConnection
@@ -99,6 +100,32 @@ async def test_symbols_are_places_in_the_stores_that_have_them(code_world: OpenC
     )
     assert (result.how, result.more, result.truncated, result.complete) == ("exact", 2, False, True)
     assert (result.stores.asked, result.stores.answered) == (3, 3)
+
+
+async def test_symbols_are_those_of_the_bytes_that_lie_there_now(
+    shared: Path, stores: Path, assemble: Assemble
+) -> None:
+    sources = shared / "data" / "codebase-index"
+    shutil.copyfile(sources / "typer" / "index.sqlite", stores / "one.sqlite")
+    parts = assemble()
+
+    async def found(name: str) -> list[str]:
+        await parts.look()
+        await parts.inventory.all_opened()
+        typed = SymbolsParams(name, exact=True)
+        encoded = await parts.methods.answer(parts.methods.codec("lines"), "symbols", typed, None)
+        return [each.path for each in msgspec.json.decode(encoded, type=SymbolsResult).symbols]
+
+    for _ in range(2):
+        assert (await found("Typer"), await found("BaseModel")) == (["typer/main.py"], [])
+
+    shutil.copyfile(sources / "pydantic" / "index.sqlite", stores.parent / "other")
+    (stores.parent / "other").rename(stores / "one.sqlite")
+
+    assert (await found("Typer"), await found("BaseModel")) == (
+        [],
+        ["pydantic/main.py", "pydantic/v1/main.py"],
+    )
 
 
 async def test_references_say_by_whom_and_which_stores_know_but_a_part(code_world: OpenCode) -> None:
