@@ -33,13 +33,13 @@ __all__ = [
 DEFINES, USES = 2, 1
 """What a chunk weighs that defines a symbol, and one that uses it only."""
 
-# Only case and `_` and `-` can differ in most names; those with other characters are looked at one by one.
+# A name has the letters of its key, in order; but for letters that become others when case is folded.
 _SYMBOL_NAMES = """
-SELECT DISTINCT name FROM symbols
-WHERE replace(replace(lower(name), '_', ''), '-', '') = ? OR name GLOB '*[^-A-Za-z0-9_]*'"""
+SELECT DISTINCT name FROM symbols WHERE name LIKE ? OR length(CAST(name AS BLOB)) > length(name)"""
 _USED_NAMES = """
 SELECT DISTINCT dst_name FROM edges
-WHERE replace(replace(lower(dst_name), '_', ''), '-', '') = ? OR dst_name GLOB '*[^-A-Za-z0-9_]*'"""
+WHERE dst_name LIKE ? OR length(CAST(dst_name AS BLOB)) > length(dst_name)"""
+_LONGEST_KEY = 1_000  # characters; of longer patterns LIKE may take none
 _DEFINITIONS = "SELECT file_id, line_start, name FROM symbols WHERE {}"
 _USAGES = "SELECT file_id, line, dst_name FROM edges WHERE line IS NOT NULL AND dst_name IS NOT NULL AND {}"
 _CHUNKS = "SELECT file_id, line_start, line_end, id FROM chunks WHERE kind IS NOT 'doc' AND {}"
@@ -70,7 +70,10 @@ def names_of(db: sqlite3.Connection, key: str) -> list[str]:
     Raises:
         StoreError: `damaged`.
     """
-    found = chain(db.execute(_SYMBOL_NAMES, (key,)), db.execute(_USED_NAMES, (key,)))
+    if not 0 < len(key) <= _LONGEST_KEY:
+        return []
+    pattern = f"%{'%'.join(key)}%"
+    found = chain(db.execute(_SYMBOL_NAMES, (pattern,)), db.execute(_USED_NAMES, (pattern,)))
     return sorted({name for (name,) in found if key_of(text(name)) == key})
 
 
@@ -101,7 +104,7 @@ def names_terms(db: sqlite3.Connection) -> list[bytes]:
     """
     found = db.execute("SELECT name FROM symbols UNION SELECT dst_name FROM edges WHERE dst_name IS NOT NULL")
     keys = {key_of(text(name)) for (name,) in found}
-    return sorted(name_term(key) for key in keys if key)
+    return sorted(name_term(key) for key in keys if 0 < len(key) <= _LONGEST_KEY)
 
 
 def line_in(db: sqlite3.Connection, key: str, file: int, lines: tuple[int, int]) -> int | None:
@@ -138,7 +141,7 @@ def _lines(
         key = keys.get(text(name))
         if key is None:
             key = keys[name] = key_of(name)
-        if key:
+        if 0 < len(key) <= _LONGEST_KEY:
             found[key].add((integer(file), integer(line)))
     return found
 

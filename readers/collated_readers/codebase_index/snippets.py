@@ -66,6 +66,8 @@ def _best(folded: str, shown: Shown, least: int) -> re.Match[str] | None:
     """Return the place with most words of the query near it, the first of such places."""
     if shown is None:
         return None
+    if shown.groups == 1:  # any place is as good as another
+        return shown.search(folded, least) or shown.search(folded)
     found = [match for match, _ in zip(shown.finditer(folded, least), range(_MOST_LOOKED_AT), strict=False)]
     if not found:
         return None if least == 0 else _best(folded, shown, 0)
