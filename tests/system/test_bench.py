@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+if TYPE_CHECKING:
+    from tests.conftest import MakeStore
 
 _BENCH = Path(__file__).parents[1] / "bench"
 _SVG = "{http://www.w3.org/2000/svg}"
@@ -105,3 +111,49 @@ def test_a_code_of_a_project_stands_in_no_other_one(harness: Import, tmp_path: P
         texts.append("".join(file.read_text() for file in sorted(folder.iterdir())))
     for number, code in enumerate(projects.own_codes(projects.SEED, range(6))):
         assert [place for place, text in enumerate(texts) if code in text] == [number]
+
+
+def run_code(tmp_path: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    arguments = ["--only", "code", "--quick", "--stores", "1", "--cache", str(tmp_path / "cache")]
+    return subprocess.run(
+        [sys.executable, str(_BENCH), *arguments],
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_code_stores_give_the_places_that_the_program_gives(shared: Path, tmp_path: Path) -> None:
+    ran = run_code(tmp_path, COLLATE_SHARED=str(shared))
+
+    assert ran.returncode == 0, ran.stderr
+    assert "| 20 code stores: same places | 0 differ | met |" in ran.stdout
+    for kind in ("exact name", "prefix", "`Owner.member`", "search, identifier", "search, question"):
+        assert re.search(rf"^\| {kind} \| [\d.,]+ \|", ran.stdout, re.MULTILINE), kind
+    for name in ("symbol lookup", "search"):
+        assert f"| {name} over 20 code stores: ≥ 5× at the median |" in ran.stdout
+
+
+@pytest.mark.slow
+def test_code_stores_that_are_not_there_are_not_measured(tmp_path: Path) -> None:
+    ran = run_code(tmp_path, COLLATE_SHARED=str(tmp_path))
+
+    assert ran.returncode == 0, ran.stderr
+    assert "No code stores" in ran.stdout
+    assert ran.stdout.count("| not measured |") == 2
+
+
+def test_a_longer_name_is_none_where_a_store_has_the_name(
+    harness: Import, make_code_store: MakeStore, tmp_path: Path
+) -> None:
+    texts = {"first": "def get():\n    pass\n", "second": "def get_all():\n    pass\n"}
+    stores = [make_code_store(tmp_path / f"{name}.sqlite", {"a.py": text}) for name, text in texts.items()]
+    program = harness("program").Program(stores)
+    exact, longer = program.symbols("get"), program.symbols("get_a")
+    program.close()
+    if not exact:
+        pytest.skip("the program has no grammar here")
+    assert [(each.key, each.store) for each in (*exact, *longer)] == [("get", "first"), ("get_all", "second")]
