@@ -29,17 +29,18 @@ def shown_words(phrases: Sequence[Phrase]) -> Shown:
     """Return what shows any of *phrases*, one group for each."""
     each = [r"[\W_]+".join(re.escape(term.decode()) for term in phrase) for phrase in phrases if phrase]
     longest_first = sorted(dict.fromkeys(each), key=lambda word: (-len(word), word))
-    return _compiled([f"(?<![^\\W_])({word})(?![^\\W_])" for word in longest_first])
+    any_of_them = "|".join(f"({word})" for word in longest_first)
+    return _compiled(f"(?<![^\\W_])(?:{any_of_them})(?![^\\W_])" if longest_first else "")
 
 
 def shown_name(key: str) -> Shown:
     """Return what shows names that have this *key*, however they are spelt."""
     letters = r"[_-]*".join(map(re.escape, _folded(key)))
-    return _compiled([rf"(?<!\w)(_*{letters}_*)(?!\w)"] if 0 < len(key) <= _LONGEST_NAME else [])
+    return _compiled(rf"(?<!\w)(_*{letters}_*)(?!\w)" if 0 < len(key) <= _LONGEST_NAME else "")
 
 
-def _compiled(alternatives: Sequence[str]) -> Shown:
-    return re.compile("|".join(alternatives), re.IGNORECASE) if alternatives else None
+def _compiled(expression: str) -> Shown:
+    return re.compile(expression, re.IGNORECASE) if expression else None
 
 
 def snippet_of(body: str, shown: Shown, line: int = 0) -> str:
