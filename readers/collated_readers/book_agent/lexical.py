@@ -51,11 +51,10 @@ def index_of(db: StoreConnection, layout: Layout) -> Generator[sqlite3.Connectio
     """Lend the store's index, which is asked under the budget that the store is asked under.
 
     Raises:
-        StoreError: `indexing`: it is not there yet, or was damaged and thrown away.
+        StoreError: `indexing`: it is not there yet, or is damaged and about to be made again.
     """
     path = _path(db, layout)
-    if not cached.is_sound(path):
-        cached.discard(path)
+    if not cached.is_sound(path):  # it is not thrown away here: a sound one may be put there at this moment
         raise _absent()
     try:
         with closing(cached.connect(path)) as index:

@@ -39,7 +39,7 @@ from .ids import text_id
 from .layout import BGE, EXPLICIT, Layout
 from .lexical import build, has_index, index_of, outcome_of
 from .manifest import manifest_beside
-from .passages import name_of, place_of
+from .passages import name_of, names_documents, place_of
 from .records import Book
 from .shapes import count_of, is_shaped, layout_of
 from .snapshot import check_sidecars, incomplete
@@ -72,10 +72,11 @@ class BookAgent:
         check_sidecars(store.path)
         layout = layout_of(db, tables, manifest_beside(store.path))
         count = count_of(db, layout)
+        documents = len(_book(store, layout).documents()) if names_documents(layout.columns) else 1
         return StoreFacts(
             schema_version=layout.contract,
             identity=hashlib.blake2b(f"{layout.digest} {count}".encode(), digest_size=16).hexdigest(),
-            documents=len(_book(store, layout).documents()),
+            documents=documents,
             records=count,
             model=layout.model,
             details={
