@@ -179,8 +179,9 @@ def _show(report: Report, compared: Mapping[str, Compared], with_references: int
         f"Copies of the stores that `codebase_index` and its older releases made of two projects. Reference: "
         "that program's own functions over other copies of them, all open, in one process, one after the "
         "other; references are asked of both sides for the "
-        f"{with_references} stores of which the program can tell them. The daemon remembers no answer; it has "
-        "all symbols in memory, and words as arrays. Definitions and references are compared with the program's, by place and in order; rankings differ "
+        f"{with_references} stores of which the program can tell them. The daemon remembers no answer; it "
+        "has all symbols in memory, and words as arrays. Definitions and references are compared with the "
+        "program's, by place and in order; rankings differ "
         f"on purpose, so a search must only give the same each time: {report.compared(answers, differing)}.",
     )
     report.table(
