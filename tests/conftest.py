@@ -91,8 +91,9 @@ WriteVectors = Callable[..., None]
 def write_vectors() -> WriteVectors:
     """`write_vectors(db, {chunk: vector}, model, size=1024)` adds vectors to a code store.
 
-    The tables are as the program and its extension, which is not needed, leave them; *size* vectors are in
-    a block. Chunks that are not there are written too, but for `vec_cache`.
+    The tables are as the program and its extension, which is not needed, leave them; *size* vectors fit
+    in a block, of which the last places are used. Chunks that are not there are written too, but for
+    `vec_cache`.
     """
 
     def write(
@@ -103,10 +104,10 @@ def write_vectors() -> WriteVectors:
         rows = list(packed)
         for number, at in enumerate(range(0, len(rows), size), start=1):
             some = rows[at : at + size]
-            used = ((1 << len(some)) - 1).to_bytes((size + 7) // 8, "little")
-            ids = struct.pack(f"<{size}q", *some, *[0] * (size - len(some)))
-            block = b"".join(packed[row] for row in some)
-            block += bytes(len(packed[some[0]]) * (size - len(some)))
+            free = size - len(some)
+            used = ((1 << size) - (1 << free)).to_bytes((size + 7) // 8, "little")
+            ids = struct.pack(f"<{size}q", *[0] * free, *some)
+            block = bytes(len(packed[some[0]]) * free) + b"".join(packed[row] for row in some)
             db.execute("INSERT INTO vec_chunks_chunks VALUES (?, ?, ?, ?)", (number, size, used, ids))
             db.execute("INSERT INTO vec_chunks_vector_chunks00 VALUES (?, ?)", (number, block))
         db.execute("INSERT INTO vec_meta VALUES (?, 0, '2026-01-01T00:00:00+00:00')", (model,))
