@@ -88,7 +88,10 @@ async def test_a_format_that_nobody_reads_is_an_error_that_names_those_that_are(
     with pytest.raises(RequestFailed) as caught:
         parts.fanout.select("search", None, ["pdf"])
 
-    assert (caught.value.code, caught.value.suggestion) == ("invalid_params", "one of book-agent, codebase-index, contextpull")
+    assert (caught.value.code, caught.value.suggestion) == (
+        "invalid_params",
+        "one of book-agent, codebase-index, contextpull",
+    )
 
 
 async def test_a_store_without_the_capability_is_skipped(parts: Parts) -> None:
