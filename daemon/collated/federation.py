@@ -16,6 +16,7 @@ from .embedding import Embedders
 from .fanout import SHARES, Fanout
 from .hybrid import Hybrid
 from .indexed import Indexed
+from .own import Own
 from .protocol import SearchParams, SearchResult
 from .searching import Report, Search, Searched
 from .showing import Showing
@@ -37,6 +38,7 @@ class Federation:
         self._cache = cache
         self._indexed = Indexed(fanout, corpora, cache)
         self._hybrid = Hybrid(fanout, embedders)
+        self._own = Own(fanout, cache)
         self._showing = Showing(fanout)
         self._begun: tuple[SearchParams, Search] | None = None  # what `at_once` could not answer just now
 
@@ -47,7 +49,7 @@ class Federation:
             RequestFailed: `unknown_store`, `invalid_params`.
         """
         search = self._begin(params, None)
-        if not search.is_plain or search.selection.chosen.failed or params.mode == "hybrid":
+        if not search.is_plain or search.selection.chosen.failed or params.mode == "hybrid" or search.own:
             return None
         if self._indexed.choose(search):
             self._begun = (params, search)
@@ -71,6 +73,7 @@ class Federation:
             search = self._begin(params, report)
             if params.mode == "hybrid":
                 await self._hybrid.begin(search, budget)
+                self._own.begin(search)
             if not search.is_plain:
                 await self._indexed.prepare(search)
             self._indexed.choose(search)
@@ -86,7 +89,10 @@ class Federation:
 
     def _begin(self, params: SearchParams, report: Report | None) -> Search:
         selection = self._fanout.select("search", params.stores, params.formats)
-        return Search(params, selection, report)
+        search = Search(params, selection, report)
+        if params.mode != "hybrid":  # which has to see first who has vectors
+            self._own.begin(search)
+        return search
 
     def _result(self, search: Search, params: SearchParams, hits: list[protocol.Hit]) -> SearchResult:
         outcome = search.selection.outcome()
@@ -102,6 +108,7 @@ class Federation:
 
     async def _rank(self, search: Search, budget: Budget) -> None:
         await self._hybrid.rank(search, budget)
+        await self._own.rank(search, budget)
         await self._indexed.rank(search, budget)
         if search.report is not None and search.given:
             search.answered = self._indexed.covered(search)

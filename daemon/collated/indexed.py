@@ -58,8 +58,8 @@ class Indexed:
         """Count the stores that cannot match as skipped; tell whether anything can be found at all."""
         chosen = search.selection.chosen
         search.able = able = self._able(search, chosen)
-        if search.apart:  # what their vectors are near to, no filter knows
-            able[[store.name in search.apart for store in chosen.stores]] = True
+        if search.aside:
+            able[[store.name in search.aside for store in chosen.stores]] = True
         search.selection.skipped = search.hopeless
         if search.hopeless == len(able):
             return False
@@ -90,7 +90,7 @@ class Indexed:
     def rest(self, search: Search) -> list[Store]:
         """Return the stores that have to be asked one by one."""
         rest = self._coverage(search).rest
-        return [store for place, store in rest if search.able[place] and store.name not in search.apart]
+        return [store for place, store in rest if search.able[place] and store.name not in search.aside]
 
     def covered(self, search: Search) -> int:
         """Return how many stores that can match are in segments."""
@@ -127,7 +127,7 @@ class Indexed:
 
     def _parts(self, search: Search, coverage: Coverage, chosen: Chosen) -> list[Part]:
         sections = coverage.sections
-        left_out = search.apart | search.selection.failures().keys()
+        left_out = search.aside | search.selection.failures().keys()
         if left_out:
             names = chosen.names - left_out
             sections = [left for section in sections if (left := section.among(names))]

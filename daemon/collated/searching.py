@@ -100,6 +100,7 @@ class Search:
         self._questions: dict[str, Question] = {}
         self.vectors: Vectors | None = None
         self.apart: frozenset[str] = frozenset()  # stores whose own lists are fused with their vectors'
+        self.own: frozenset[str] = frozenset()  # stores whose reader makes their whole list
         self.notes: list[str] = []  # for people: what was not done as asked, and why
         self.given: dict[str, list[Ranked]] = {}
         self.searched: dict[str, Searched] = {}
@@ -160,6 +161,11 @@ class Search:
         self.ranking, self.order = "fused", "contract"
         self.query = replace(self.query, is_hybrid=True)
         self.again()
+
+    @property
+    def aside(self) -> frozenset[str]:
+        """Return the stores that neither arrays nor filters know all about."""
+        return self.apart | self.own
 
     def join(self, each: Searched, note: str) -> None:
         """Have a store answer by words like all others, since its vectors cannot be searched."""

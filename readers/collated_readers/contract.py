@@ -40,6 +40,7 @@ __all__ = [
     "Match",
     "Matches",
     "Neighbours",
+    "OwnRanking",
     "Pattern",
     "Phrase",
     "Query",
@@ -359,6 +360,24 @@ class Examiner(Protocol):
 
         *root* is the project's directory, where it is there. What a format lacks of an index is made
         here, below `StoreConnection.cache` alone.
+        """
+        ...
+
+
+@runtime_checkable
+class OwnRanking(Protocol):
+    """A reader of a format whose program ranks in a way that the tiers do not give."""
+
+    def own(self, db: sqlite3.Connection, query: Query) -> list[Ranked]:
+        """Return the store's list as its own program orders it, at most `query.limit` records, each once.
+
+        The order is that of the list: the tiers that `Reader.tiers` names one after another, and within
+        `any` not always by rank, for a program may show one record of a file first. A list of one more
+        begins with this one.
+
+        Raises:
+            RequestError: `invalid_params` (path filter).
+            StoreError: `invalid_rank`, `damaged`.
         """
         ...
 

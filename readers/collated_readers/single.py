@@ -5,6 +5,7 @@ The federation asks tier by tier over many stores; over one store it must give j
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from collections.abc import Sequence
 from typing import Literal
@@ -20,6 +21,7 @@ from .contract import (
     SEARCH_LIMITS,
     Embed,
     Hit,
+    OwnRanking,
     Query,
     Ranked,
     Reader,
@@ -27,7 +29,7 @@ from .contract import (
 )
 from .places import Places
 
-__all__ = ["Answer", "fused_or_hint", "lexical", "search"]
+__all__ = ["Answer", "fused_or_hint", "lexical", "own_list", "search"]
 
 
 _WIDEST = 400  # hits that are looked at for one place
@@ -69,12 +71,33 @@ def search(reader: Reader, db: sqlite3.Connection, query: Query, embed: Embed | 
 def _lexical_hits(reader: Reader, db: sqlite3.Connection, query: Query) -> tuple[Hit, ...]:
     limit = depth = clamped(query.limit, SEARCH_LIMITS)
     while True:
-        ranked = _best(reader, db, query, depth)
+        ranked = _own_or_best(reader, db, query, depth)
         places = Places()
         hits = [hit for hit in reader.hits(db, query, ranked) if places.take("", hit)]
         if len(hits) >= limit or len(ranked) < depth or depth >= _WIDEST:
             return tuple(hits[:limit])
         depth *= 2
+
+
+def _own_or_best(reader: Reader, db: sqlite3.Connection, query: Query, limit: int) -> list[Ranked]:
+    if isinstance(reader, OwnRanking):
+        return own_list(reader, db, msgspec.structs.replace(query, limit=limit))
+    return _best(reader, db, query, limit)
+
+
+def own_list(reader: OwnRanking, db: sqlite3.Connection, query: Query) -> list[Ranked]:
+    """Return the store's list as its program orders it, with ranks that say so.
+
+    A record that stands behind a worse one gets the next rank after that one's, so that the list keeps its
+    order among the lists of other stores.
+    """
+    ordered: list[Ranked] = []
+    for each in reader.own(db, query):
+        last = ordered[-1] if ordered else None
+        if last is not None and last.tier == each.tier and last.rank >= each.rank:
+            each = msgspec.structs.replace(each, rank=math.nextafter(last.rank, math.inf))  # noqa: PLW2901
+        ordered.append(each)
+    return ordered
 
 
 def lexical(reader: Reader, db: sqlite3.Connection, query: Query) -> list[Ranked]:

@@ -1,0 +1,66 @@
+"""Stores whose whole list their reader makes, as their own program orders it (`OwnRanking`, DESIGN §5)."""
+
+from collections.abc import Callable
+from functools import partial
+
+from collated_readers import Budget, OwnRanking, Query, Ranked, Reader
+from collated_readers.opening import StoreConnection
+from collated_readers.single import own_list
+
+from .cache import Cache
+from .fanout import Fanout
+from .searching import Search, Searched
+
+__all__ = ["Own"]
+
+_RANKED_BYTES = 160  # what a ranked record costs in memory beside its strings, for the cache's account
+
+
+class Own:
+    """Asks them where stores keep their own order; for summed statistics they are as all others."""
+
+    def __init__(self, fanout: Fanout, cache: Cache) -> None:
+        """Ask through *fanout*; keep lists in *cache*."""
+        self._fanout = fanout
+        self._cache = cache
+
+    def begin(self, search: Search) -> None:
+        """Set those stores apart: no index of words knows what their readers find."""
+        chosen = search.selection.chosen
+        if search.order == "contract" and search.vectors is None:
+            search.own = frozenset(
+                chosen.stores[int(place)].name
+                for reader, places, _ in chosen.formats
+                if isinstance(reader, OwnRanking) and reader.tiers(search.query)
+                for place in places
+            )
+
+    async def rank(self, search: Search, budget: Budget) -> None:
+        """Give *search* the lists of the stores apart."""
+
+        def question(each: Searched) -> Callable[[StoreConnection], list[Ranked]]:
+            return partial(_own, each.reader, each.query)
+
+        async def take(each: Searched, ranked: list[Ranked]) -> None:
+            each.take(ranked)
+            size = sum(_RANKED_BYTES + len(hit.id) for hit in ranked) + len(each.query.text)
+            self._cache.put(each.key("own"), ranked, size)
+
+        async def job(each: Searched, hop: Budget) -> None:
+            await take(each, await self._fanout.ask(each, question(each), hop))
+
+        todo: list[Searched] = []
+        for name in sorted(search.own):
+            each = search.asked(name)
+            kept: list[Ranked] | None = self._cache.get(each.key("own"))
+            if kept is not None:
+                each.take(kept)
+            elif each.is_answering:
+                todo.append(each)
+        left = await self._fanout.quick(todo, question, take, budget)
+        await self._fanout.each(left, job, budget)
+
+
+def _own(reader: Reader, query: Query, db: StoreConnection) -> list[Ranked]:
+    assert isinstance(reader, OwnRanking)  # noqa: S101 - or it would not be asked
+    return own_list(reader, db, query)
