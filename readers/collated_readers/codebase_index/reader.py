@@ -43,6 +43,7 @@ from .freshness import freshness_of
 from .grep import matches_of, texts_of
 from .impact import impact_of
 from .names import name_term
+from .ranking import own_of
 from .records import neighbours_of, reading_of
 from .references import references_of
 from .schema import VERSIONS, facts_of, is_codebase_index
@@ -92,6 +93,10 @@ class CodebaseIndex:
     def ranked(self, db: sqlite3.Connection, query: Query, tier: Tier) -> list[Ranked]:
         """See `Reader.ranked`; empty for a tier that `tiers` does not name."""
         return ranked_of(db, query, tier)
+
+    def own(self, db: sqlite3.Connection, query: Query) -> list[Ranked]:
+        """See `OwnRanking.own`."""
+        return own_of(db, query)
 
     def fused(self, db: sqlite3.Connection, query: Query, embed: Embed) -> list[Ranked] | None:
         """See `Reader.fused`; a query without words finds nothing and is not embedded."""

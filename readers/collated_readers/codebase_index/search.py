@@ -25,7 +25,7 @@ from .places import IN_FILTER, Place, places_at
 from .snippets import Shown, shown_name, shown_words, snippet_of
 from .words import key_of, match_of, phrases_of, tiers_of, words_of
 
-__all__ = ["digests_of", "hits_of", "ranked_of"]
+__all__ = ["digests_of", "finite", "hits_of", "ranked_of"]
 
 _BEST = """
 SELECT rowid, bm25(fts_chunks) AS best FROM fts_chunks WHERE fts_chunks MATCH ? ORDER BY best LIMIT ?"""
@@ -87,12 +87,17 @@ def _rows(db: sqlite3.Connection, sql: str, arguments: tuple[str, ...], limit: i
     rows: list[Row] = db.execute(sql, (*arguments, fetched)).fetchall()
     if len(rows) == fetched and rows[-1][1] == rows[limit - 1][1]:
         rows = db.execute(sql, (*arguments, -1)).fetchall()
-    ranks = {integer(row): _finite(rank) for row, rank in rows}
+    ranks = {integer(row): finite(rank) for row, rank in rows}
     last = max(list(ranks.values())[:limit], default=0.0)
     return {row: rank for row, rank in ranks.items() if rank <= last}
 
 
-def _finite(rank: object) -> float:
+def finite(rank: object) -> float:
+    """Return *rank* if it is a number that can be compared.
+
+    Raises:
+        StoreError: `invalid_rank`.
+    """
     if isinstance(rank, float) and math.isfinite(rank):
         return rank
     raise StoreError("invalid_rank", "the store's index gives a rank that is not a finite number")
