@@ -28,6 +28,8 @@ __all__ = ["Asked", "asked_of", "exact_scores", "hopeful"]
 
 Numbers = NDArray[np.float64]
 
+_LARGEST_EXPONENT = 1_000  # two to this is a number, and its inverse too
+
 _SQUARES = {4: (1e-20, 1e30), 8: (1e-200, 1e200)}
 """Squared lengths, by size of number, between which rough scores keep their bound."""
 
@@ -89,7 +91,8 @@ def hopeful(batch: Batch, asked: Asked, worst: float | None) -> NDArray[np.intp]
         # Row by row: for a batch this small the threads of a whole product cost more than they save.
         along = np.vecdot(vectors, asked.direction.astype(vectors.dtype)).astype(np.float64)
         lengths = np.sqrt(batch.squares)
-        unit = 4 * (vectors.shape[1] + 16) * float(np.finfo(vectors.dtype).eps)
+        # Twice what the sum of that many products, in any order, can be wrong for rows of length 1.
+        unit = (vectors.shape[1] + 16) * float(np.finfo(vectors.dtype).eps)
         goodness, bound = _rough(asked, along, lengths, unit)
         least = -(worst**2) if asked.metric == "l2" else worst
         low, high = _SQUARES[size]
@@ -121,8 +124,8 @@ def _exact(vectors: Matrix, asked: Asked) -> Numbers:
     with np.errstate(over="ignore"):
         if asked.metric == "l2":
             common = np.maximum(exponents, asked.exponent)
-            apart = np.ldexp(scaled, (exponents - common)[:, np.newaxis])
-            apart -= np.ldexp(asked.scaled, (asked.exponent - common)[:, np.newaxis])
+            apart = _shifted(scaled, exponents - common)
+            apart -= _shifted(asked.scaled[np.newaxis], asked.exponent - common)
             far: Numbers = np.ldexp(np.sqrt(np.square(apart, out=apart).sum(axis=1)), common)
             return far
         along: Numbers = (scaled * asked.scaled).sum(axis=1)
@@ -135,4 +138,11 @@ def _exact(vectors: Matrix, asked: Asked) -> Numbers:
 def _scaled(vectors: Numbers) -> tuple[Numbers, NDArray[np.int64]]:
     """Return *vectors*, each row's largest number from ½ to 1, and the exponents that are taken out."""
     exponents = np.frexp(np.abs(vectors).max(axis=1))[1].astype(np.int64)
-    return np.ldexp(vectors, -exponents[:, np.newaxis]), exponents
+    return _shifted(vectors, -exponents), exponents
+
+
+def _shifted(vectors: Numbers, exponents: NDArray[np.int64]) -> Numbers:
+    """Return each row times two to its exponent; `ldexp` takes every exponent, and ten times as long."""
+    if len(exponents) and np.abs(exponents).max() < _LARGEST_EXPONENT:
+        return vectors * np.ldexp(1.0, exponents)[:, np.newaxis]
+    return np.ldexp(vectors, exponents[:, np.newaxis])

@@ -6,6 +6,7 @@ This module brings in numpy.
 from __future__ import annotations
 
 import sqlite3
+from bisect import insort
 from collections.abc import Sequence
 
 import numpy as np
@@ -106,9 +107,8 @@ class _Best:
         """Keep what is good enough."""
         for score, record_id in zip(scores, ids, strict=True):
             self._count += 1  # so that ids, which may be of two types, are never compared
-            self._kept.append((self._sign * score, text_id(record_id), self._count, record_id))
-        self._kept.sort()
-        del self._kept[self._limit :]
+            insort(self._kept, (self._sign * score, text_id(record_id), self._count, record_id))
+            del self._kept[self._limit :]
 
     def found(self) -> list[Near]:
         """Return what was kept, best first."""
