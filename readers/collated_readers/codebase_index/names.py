@@ -21,6 +21,7 @@ from .words import key_of
 __all__ = [
     "DEFINES",
     "USES",
+    "defining",
     "every_name",
     "key_in",
     "line_in",
@@ -85,6 +86,19 @@ def named(db: sqlite3.Connection, key: str) -> dict[int, int]:
     """
     names = names_of(db, key)
     return _weights(db, names).get(key, {}) if names else {}
+
+
+def defining(db: sqlite3.Connection, key: str) -> list[Line]:
+    """Return where what *key* names is defined, ascending.
+
+    Raises:
+        StoreError: `damaged`.
+    """
+    if not 0 < len(key) <= _LONGEST_KEY:
+        return []
+    found = db.execute(_SYMBOL_NAMES, (f"%{'%'.join(key)}%",))
+    names = [name for (name,) in found if key_of(text(name)) == key]
+    return sorted(_lines(db, _DEFINITIONS, "name", names)[key]) if names else []
 
 
 def every_name(db: sqlite3.Connection) -> Mapping[str, Mapping[int, int]]:

@@ -21,9 +21,9 @@ Key = tuple[str, int]
 
 
 def fused(lists: Mapping[Source, Sequence[Found]], weights: Weights) -> list[Found]:
-    """Return one of the places near each other in a file, for each, with the sum of what lists count there.
+    """Return the places of all lists, those near each other as one, by the sum of what lists count there.
 
-    A list counts once for each place, by the first that it has there.
+    A list counts once for each, by the first that it has there. Of equal sums what came first is first.
     """
     counted: dict[Key, dict[Source, float]] = defaultdict(dict)
     best: dict[str, dict[Source, float]] = defaultdict(dict)
@@ -38,12 +38,13 @@ def fused(lists: Mapping[Source, Sequence[Found]], weights: Weights) -> list[Fou
             best[found.path].setdefault(source, counts)
             if key not in shown or _RICHEST[source] > _RICHEST[shown[key].source]:
                 shown[key] = found
-    return [
+    sums = [
         replace(
             found, score=sum(counted[key].values()) + _OF_THE_FILE * _elsewhere(counted[key], best[key[0]])
         )
         for key, found in shown.items()
     ]
+    return sorted(sums, key=lambda one: -one.score)
 
 
 def _elsewhere(here: Mapping[Source, float], best: Mapping[Source, float]) -> float:

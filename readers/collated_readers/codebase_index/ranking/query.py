@@ -17,7 +17,7 @@ __all__ = ["Asked", "Term", "Weights", "asked_of", "components_of"]
 _TOKEN = re.compile(r"[^\W_]+(?:[_-][^\W_]+)*")
 _ASCII_WORD = re.compile(r"[A-Za-z0-9_]+")
 _SHORTEST = 2
-_MOST_TERMS = 64  # so many are looked for; the program knows no bound
+_MOST_TERMS, _LONGEST_TERM = 64, 1_000  # are looked for; the program knows no bounds
 _OF_PART, _OF_SYNONYM = 0.65, 0.35
 
 _NOT_IN_NAMES = frozenset({"find", "locate", "show", "me", "implemented", "implementation"})
@@ -122,12 +122,13 @@ def _heaviest(every: Sequence[Weights]) -> Weights:
 
 
 def _terms(query: str) -> tuple[Term, ...]:
+    """Return the words that tell something, or all words of a query that has no others."""
     written: dict[str, str] = {}
     for token in _TOKEN.findall(query):
-        term = token.casefold()
-        if len(term) >= _SHORTEST and term not in STOPWORDS:
-            written.setdefault(term, token)
-    known = list(written)[:_MOST_TERMS]
+        if len(token) <= _LONGEST_TERM:
+            written.setdefault(token.casefold(), token)
+    telling = [term for term in written if len(term) >= _SHORTEST and term not in STOPWORDS]
+    known = (telling or list(written))[:_MOST_TERMS]
     emitted = set(known)
     terms: list[Term] = []
     for term in known:

@@ -33,9 +33,9 @@ class _File(Struct, frozen=True, gc=False):
 
 
 def reranked(found: Sequence[Found], asked: Asked) -> list[Found]:
-    """Return *found* with what is added, best first; ties by their place."""
+    """Return *found* with what is added, best first; of equal ones those that were first."""
     weighed = [replace(one, score=one.score + _added(one, asked)) for one in found]
-    return sorted(weighed, key=lambda one: (-one.score, one.path, one.line_start, one.line_end))
+    return sorted(weighed, key=lambda one: -one.score)
 
 
 def first_of_files(found: Sequence[Found]) -> list[Found]:
