@@ -19,7 +19,13 @@ JSON_RPC = {
     "internal": -32603,
     "cancelled": -32800,
 }
-RAISERS = {"StoreError": set(STORE_CODES), "RequestError": set(CODES), "RequestFailed": set(CODES)}
+# The adapter's own (book-agent.md A25): a program that uses it gets this, the daemon never does.
+OF_THE_ADAPTER = {"record_not_found"}
+RAISERS = {
+    "StoreError": set(STORE_CODES),
+    "RequestError": set(CODES) | OF_THE_ADAPTER,
+    "RequestFailed": set(CODES),
+}
 
 
 def rows(marker: str) -> list[list[str]]:

@@ -280,6 +280,7 @@ async def test_stores_of_all_formats_are_asked_by_words_and_vectors(mixed: Parts
         assert await search(mixed, query, limit=20) == result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["code", "books", "fruit"])
 async def test_over_one_store_of_any_format_it_is_the_stores_own_answer(mixed: Parts, name: str) -> None:
     for query in QUERIES:

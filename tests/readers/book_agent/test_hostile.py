@@ -57,6 +57,7 @@ def _code_of(work: Callable[[], object]) -> str | None:
     return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("contract", ["lossless", "explicit"])
 def test_damaged_files_give_codes(
     tmp_path: Path, write_bge: Write, write_explicit: Write, rows: Rows, contract: str
@@ -82,6 +83,7 @@ def test_damaged_files_give_codes(
     assert "damaged" in codes
 
 
+@pytest.mark.slow
 def test_damaged_files_are_opened_and_asked_as_the_daemon_does(
     tmp_path: Path, write_bge: Write, open_at: OpenAt
 ) -> None:

@@ -92,8 +92,8 @@ def _stored(db: StoreConnection) -> list[tuple[str, str]]:
         "degraded_no_grammar/typer_no_symbols.sqlite",
         "after_update/typer_after_update.sqlite",
         "schema_versions/typer_v1.2.1.sqlite",
-        "schema_versions/typer_883d37c.sqlite",
-        "schema_versions/typer_v4_vec64_forced.sqlite",
+        pytest.param("schema_versions/typer_883d37c.sqlite", marks=pytest.mark.slow),
+        pytest.param("schema_versions/typer_v4_vec64_forced.sqlite", marks=pytest.mark.slow),
         pytest.param("pydantic/index.sqlite", marks=pytest.mark.slow),
     ],
 )
@@ -104,6 +104,7 @@ def test_ranks_over_the_arrays_of_a_real_store_are_what_it_ranks(
     check_index(READER, db, QUERIES, _stored(db))
 
 
+@pytest.mark.slow
 @given(data=st.data())
 @settings(
     max_examples=15,
