@@ -100,9 +100,8 @@ async def test_hits_of_all_formats_stand_in_one_list(mixed: Parts) -> None:
     assert result.complete
 
 
-@pytest.mark.parametrize(
-    "ranking", [*(pytest.param(each, marks=pytest.mark.slow) for each in RANKINGS[:-1]), RANKINGS[-1]]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("ranking", RANKINGS)
 async def test_the_answer_is_the_same_bytes_whatever_is_in_segments(mixed: Parts, ranking: str) -> None:
     plain = [msgspec.json.encode(await search(mixed, query, ranking=ranking)) for query in QUERIES]
     every = (

@@ -28,7 +28,7 @@ def installed(name: str) -> LocalModel:
     return load(name)
 
 
-@pytest.fixture(scope="module", params=sorted(LOCAL))
+@pytest.fixture(scope="module", params=[pytest.param(MINI_LM, marks=pytest.mark.slow), "wordllama"])
 def model(request: pytest.FixtureRequest) -> LocalModel:
     """Each model that is installed; the small one always is."""
     name: str = request.param

@@ -244,6 +244,7 @@ print("done")
 """
 
 
+@pytest.mark.slow
 def test_what_a_killed_process_left_is_never_believed_and_goes(
     tmp_path: Path, write_explicit: Write, open_at: OpenAt
 ) -> None:
@@ -284,6 +285,7 @@ def test_an_examination_that_runs_out_of_time_leaves_nothing(
     assert _files(db) == []
 
 
+@pytest.mark.slow
 def test_a_question_to_the_index_ends_with_the_budget_of_who_asks(
     tmp_path: Path, write_bge: Write, examined: OpenAt
 ) -> None:

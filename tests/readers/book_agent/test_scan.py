@@ -272,6 +272,7 @@ def test_a_smaller_memory_gives_the_same_answer(
         assert _similar(db, query, 20, memory_bytes=memory) == whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("encoding", ["json", "float32-be"])
 def test_what_a_search_holds_stays_within_its_memory(

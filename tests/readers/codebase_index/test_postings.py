@@ -88,9 +88,9 @@ def _stored(db: StoreConnection) -> list[tuple[str, str]]:
     "name",
     [
         "typer/index.sqlite",
-        "live_wal/index.sqlite",
-        "degraded_no_grammar/typer_no_symbols.sqlite",
-        "after_update/typer_after_update.sqlite",
+        pytest.param("live_wal/index.sqlite", marks=pytest.mark.slow),
+        pytest.param("degraded_no_grammar/typer_no_symbols.sqlite", marks=pytest.mark.slow),
+        pytest.param("after_update/typer_after_update.sqlite", marks=pytest.mark.slow),
         "schema_versions/typer_v1.2.1.sqlite",
         pytest.param("schema_versions/typer_883d37c.sqlite", marks=pytest.mark.slow),
         pytest.param("schema_versions/typer_v4_vec64_forced.sqlite", marks=pytest.mark.slow),

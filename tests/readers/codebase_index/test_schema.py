@@ -94,6 +94,7 @@ def test_a_build_that_was_interrupted_is_incomplete(code_store: CodeStore) -> No
     assert _code_of(code_store("crash_mid_build/index.sqlite")) == "index_incomplete"
 
 
+@pytest.mark.slow
 def test_no_store_is_touched(
     code_stores: Path, open_at: OpenAt, snapshot: Callable[[Path], dict[str, Any]]
 ) -> None:
