@@ -2,7 +2,10 @@
 
 from collections import OrderedDict
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, cast
+
+from msgspec import Struct
+from msgspec.structs import astuple
 
 __all__ = ["Cache"]
 
@@ -37,8 +40,11 @@ class Cache:
         return entry[0]
 
     def put(self, key: Hashable, value: object, size_bytes: int) -> None:
-        """Keep *value*, forgetting the least recently used while over the limit."""
-        cost = size_bytes + ENTRY_BYTES
+        """Keep *value* of *size_bytes*, forgetting the least recently used while over the limit.
+
+        The texts in *key* count too: what is asked is as long as the client likes.
+        """
+        cost = size_bytes + _texts_bytes(key) + ENTRY_BYTES
         if cost > self._limit:
             return
         old = self._entries.pop(key, None)
@@ -62,3 +68,11 @@ class Cache:
             "hits": self._hits,
             "misses": self._misses,
         }
+
+
+def _texts_bytes(key: object) -> int:
+    """Return how long the texts in *key* are."""
+    if isinstance(key, str | bytes):
+        return len(key)
+    parts = astuple(key) if isinstance(key, Struct) else key
+    return sum(map(_texts_bytes, cast("tuple[object, ...]", parts))) if isinstance(parts, tuple) else 0

@@ -241,7 +241,7 @@ class Methods:
         encoded = codec.encode(result)
         # Asked before a store changed, an answer must not be found after it.
         if key is not None and _is_lasting(params, result) and key[0] == self.inventory.epoch:
-            self.cache.put(key, encoded, len(encoded) + len(params.__struct_fields__))
+            self.cache.put(key, encoded, len(encoded))
         return encoded
 
     async def call(self, method: str, params: Any, report: Report | None) -> Any:

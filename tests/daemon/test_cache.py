@@ -1,9 +1,12 @@
 from collections import OrderedDict
+from collections.abc import Hashable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from collated.cache import ENTRY_BYTES, Cache
+from collated_readers import Query
 
 LIMIT = 3 * ENTRY_BYTES + 100  # room for three small entries
 
@@ -56,21 +59,21 @@ def test_a_limit_of_nothing_turns_the_cache_off() -> None:
 
 def test_what_was_read_last_is_kept_longest() -> None:
     cache = Cache(2 * ENTRY_BYTES)
-    cache.put("a", 1, 0)
-    cache.put("b", 2, 0)
-    cache.get("a")
-    cache.put("c", 3, 0)
+    cache.put(1, "a", 0)
+    cache.put(2, "b", 0)
+    cache.get(1)
+    cache.put(3, "c", 0)
 
-    assert [cache.get(key) for key in "abc"] == [1, None, 3]
+    assert [cache.get(key) for key in (1, 2, 3)] == ["a", None, "c"]
 
 
 def test_an_entry_over_the_limit_pushes_nothing_out() -> None:
     cache = Cache(2 * ENTRY_BYTES)
     cache.put("a", 1, 0)
-    cache.put("huge", 2, ENTRY_BYTES + 1)
+    cache.put("b", 2, ENTRY_BYTES + 1)
 
     assert cache.get("a") == 1
-    assert cache.get("huge") is None
+    assert cache.get("b") is None
 
 
 def test_a_smaller_limit_forgets_what_no_longer_fits() -> None:
@@ -89,3 +92,12 @@ def test_hits_and_misses_are_counted() -> None:
         cache.get(key)
 
     assert (cache.stats()["hits"], cache.stats()["misses"]) == (2, 1)
+
+
+@pytest.mark.parametrize("key", ["k" * 1_000, (1, "method", b"k" * 1_000), (Query("k" * 1_000), "any")])
+def test_what_was_asked_counts_as_well_as_what_was_answered(key: Hashable) -> None:
+    cache = Cache(10 * ENTRY_BYTES)
+    cache.put(key, "v", 0)
+
+    assert cache.get(key) == "v"
+    assert cache.stats()["bytes"] >= 1_000 + ENTRY_BYTES

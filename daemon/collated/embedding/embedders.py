@@ -119,7 +119,7 @@ class Embedders:
             return NotEmbedded("embedder_failed", f"no vector for the query under {model}: {error}")
         if wrong := _wrong(model, embedding, vector):
             return wrong
-        cache.put(key, vector, len(vector) * _NUMBER_BYTES + len(text))
+        cache.put(key, vector, len(vector) * _NUMBER_BYTES)
         return vector
 
     async def close(self) -> None:
