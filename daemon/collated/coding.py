@@ -239,7 +239,7 @@ def _report(reader: Reader, db: StoreConnection) -> dict[str, Any] | None:
     report = _code(reader).architecture(db)
     try:
         size = len(msgspec.msgpack.encode(report))
-    except (OverflowError, RecursionError) as error:
+    except (OverflowError, RecursionError, UnicodeEncodeError) as error:
         raise StoreError("damaged", "the store's report holds what cannot be sent") from error
     if size > MOST_BYTES:
         raise StoreError("damaged", f"the store's report has {size} bytes, and {MOST_BYTES} are the most")

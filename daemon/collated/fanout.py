@@ -82,7 +82,7 @@ class Fanout:
         Raises:
             RequestFailed: `unknown_store`, `invalid_params` for an unknown format.
         """
-        key = (self.inventory.epoch, method, tuple(names or ()), tuple(formats or ()))
+        key = (self.inventory.epoch, method, frozenset(names or ()), frozenset(formats or ()))
         if not self.health.is_perfect:  # who is left alone changes with the time
             return Selection(self._choose(method, names, formats), self.inventory.reader)
         if key not in self._chosen:
@@ -186,7 +186,8 @@ class Fanout:
         """Take the store's new contents into the request.
 
         Raises:
-            StoreError: the store is gone or cannot be opened, or has changed too often.
+            StoreError: the store is gone, cannot be opened or is one of another format, which what was
+                asked does not suit; or it has changed too often.
         """
         asked.attempts += 1
         if asked.attempts >= _ATTEMPTS:
@@ -199,8 +200,9 @@ class Fanout:
         if store.state is not State.OPEN:
             failure = _not_open(store)
             raise StoreError(failure.code, failure.message)
+        if store.format != asked.store.format:
+            raise StoreError("vanished", "it was replaced by a store of another format while it was asked")
         asked.store = store
-        asked.reader = self.inventory.reader(store)
 
     # ----------------------------------------------------------------- asking many
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Hashable, Mapping
 from functools import partial
-from typing import TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from collated_readers import Budget, Reader, StoreError
+from collated_readers import Budget, Reader
 from collated_readers.opening import StoreConnection
 
 from .cache import Cache
@@ -20,6 +20,13 @@ T = TypeVar("T", bound=Struct)
 
 Ask = Callable[[Reader, StoreConnection, Budget], T]
 """Asks one store through its reader."""
+
+
+class _Sized(NamedTuple, Generic[T]):
+    """What a store answers, and how large that is."""
+
+    value: T
+    size_bytes: int
 
 
 class Gathering:
@@ -40,17 +47,16 @@ class Gathering:
         """
         answers: dict[str, T] = {}
 
-        async def take(each: Asked, answer: T) -> None:
-            answers[each.store.name] = answer
+        async def take(each: Asked, answer: _Sized[T]) -> None:
+            answers[each.store.name] = answer.value
             if key is not None:
-                size = len(msgspec.msgpack.encode(answer))
-                self._cache.put((each.store.fingerprint, method, *key), answer, size)
+                self._cache.put((each.store.fingerprint, method, *key), answer.value, answer.size_bytes)
 
-        def question(each: Asked) -> Callable[[StoreConnection], T]:
-            return partial(_asked, method, ask, each, budget)
+        def question(each: Asked) -> Callable[[StoreConnection], _Sized[T]]:
+            return partial(_sized, ask, each.reader, budget)
 
         async def job(each: Asked, hop: Budget) -> None:
-            await take(each, await self._fanout.ask(each, partial(_asked, method, ask, each, hop), hop))
+            await take(each, await self._fanout.ask(each, partial(_sized, ask, each.reader, hop), hop))
 
         todo: list[Asked] = []
         for each in selection.asked:
@@ -67,7 +73,7 @@ class Gathering:
         return {name: answer for name, answer in sorted(answers.items()) if name not in failures}
 
 
-def _asked(method: str, ask: Ask[T], each: Asked, budget: Budget, db: StoreConnection) -> T:
-    if method not in each.reader.capabilities:
-        raise StoreError("vanished", "the store was replaced by one of another format while it was asked")
-    return ask(each.reader, db, budget)
+def _sized(ask: Ask[T], reader: Reader, budget: Budget, db: StoreConnection) -> _Sized[T]:
+    """Return what *ask* gives and its size, for which the event loop has no time: it may have megabytes."""
+    value = ask(reader, db, budget)
+    return _Sized(value, len(msgspec.msgpack.encode(value)))

@@ -43,7 +43,7 @@ class Own:
 
         async def take(each: Searched, ranked: list[Ranked]) -> None:
             each.take(ranked)
-            size = sum(_RANKED_BYTES + len(hit.id) for hit in ranked) + len(each.query.text)
+            size = sum(_RANKED_BYTES + len(hit.id) for hit in ranked)
             self._cache.put(each.key("own"), ranked, size)
 
         async def job(each: Searched, hop: Budget) -> None:

@@ -93,7 +93,11 @@ class Reading:
             code = store.reason.code if store.reason else "opening"
             raise RequestFailed("store_unavailable", f"{name} is {store.state.value} ({code}): {message}")
         if method not in self._fanout.inventory.capabilities(store):
-            raise RequestFailed("unsupported", f"a store of format {store.format} has no `{method}`")
+            raise RequestFailed(
+                "unsupported",
+                f"a store of format {store.format} has no `{method}`",
+                "ask a store of another format; `collate stores` shows them",
+            )
         return Asked(store, self._fanout.inventory.reader(store))
 
     async def ask(self, asked: Asked, function: Callable[[StoreConnection], T], budget: Budget) -> T:

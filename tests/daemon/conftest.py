@@ -406,13 +406,21 @@ class Coded(Scripted):
         return answer
 
 
+class Plain(Scripted):
+    """A reader of what no other recognises; it answers searches only."""
+
+    format = "plain"
+
+
 class World:
     """Small real stores, one for each name in a script, and the daemon's parts that ask them."""
 
-    def __init__(self, stores: Path, reader: Scripted, assemble: Assemble, workers: int) -> None:
+    def __init__(
+        self, stores: Path, reader: Scripted, assemble: Assemble, workers: int, *others: Reader
+    ) -> None:
         self.stores = stores
         self.reader = reader
-        self.parts = assemble(readers=[self.reader])
+        self.parts = assemble(readers=[self.reader, *others])
         self.fanout = Fanout(self.parts.inventory, self.parts.pool, workers)
         self._ages = itertools.count(_LONG_AGO_S)
 
@@ -481,7 +489,7 @@ class CodeWorld(World):
     """Small real stores that answer as `coded` says."""
 
     def __init__(self, stores: Path, coded: Coded, assemble: Assemble, workers: int) -> None:
-        super().__init__(stores, coded, assemble, workers)
+        super().__init__(stores, coded, assemble, workers, Plain({}))
         self.coded = coded
 
 

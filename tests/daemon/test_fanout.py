@@ -73,6 +73,11 @@ async def test_names_and_formats_narrow_the_choice(parts: Parts) -> None:
     assert names(fanout.select("search", None, []).asked) == ["a", "b", "c", "d"]
 
 
+async def test_a_choice_is_made_once_however_often_its_stores_are_named(parts: Parts) -> None:
+    once, often = (parts.fanout.select("search", names, None) for names in (["a", "b"], ["b", "a"] * 9))
+    assert often.chosen is once.chosen
+
+
 async def test_a_store_that_nobody_knows_is_an_error_that_names_the_closest(parts: Parts) -> None:
     with pytest.raises(RequestFailed) as caught:
         parts.fanout.select("search", ["a", "aa"], None)

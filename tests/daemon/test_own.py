@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -113,6 +114,27 @@ async def test_what_was_asked_before_is_not_asked_again(parts: Parts, reader: Ra
     first = await search(parts, cache)
     assert await search(parts, cache) == first
     assert sorted(reader.calls) == ["code", "more"]
+
+
+async def test_a_store_that_turns_into_one_of_another_format_gives_nothing_and_nothing_is_kept(
+    assemble: Assemble, stores: Path, put_store: PutStore, reader: Ranking
+) -> None:
+    class Turning(Ranking):
+        def own(self, db: sqlite3.Connection, query: Query) -> list[Ranked]:
+            self.recognises = lambda *_: False  # type: ignore[method-assign]  # it is of ContextPull by now
+            os.utime(path, (2_000_000_000, 2_000_000_000))
+            return super().own(db, query)
+
+    path, turning = put_store(stores / "code.sqlite", "fruit"), Turning()
+    parts = assemble(None, [turning, ContextPull()])
+    await parts.look()
+    cache = Cache(1 << 20)
+
+    result = await search(parts, cache)
+
+    assert [(failed.store, failed.code) for failed in result.stores.failed] == [("code", "vanished")]
+    assert (result.hits, turning.calls, cache.stats()["entries"]) == ([], ["code"], 0)
+    assert [hit.ref for hit in (await search(parts, cache, text="pear")).hits] == ["code:pear.md#0"]
 
 
 async def test_without_words_nobody_is_asked(parts: Parts, reader: Ranking) -> None:
