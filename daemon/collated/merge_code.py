@@ -137,12 +137,13 @@ def merge_near(answers: Mapping[str, Near], limit: int) -> list[tuple[str, Simil
     Else by reciprocal rank, which is by the place in the store's own list, then id and store (DESIGN §5).
     """
     is_by_score = are_alike(answers.values())
-    every = [
-        (_score_key(near.facts, hit) if is_by_score else place, hit.id, store, hit)
-        for store, near in answers.items()
-        for place, hit in enumerate(near.hits)
-    ]
-    return [(store, hit) for _, _, store, hit in sorted(every, key=lambda each: each[:3])[:limit]]
+    lists = {store: _keyed_near(near, is_by_score=is_by_score) for store, near in answers.items()}
+    return _merged(lists, limit)[0]
+
+
+def _keyed_near(near: Near, *, is_by_score: bool) -> Iterator[tuple[_Key, Similar]]:
+    for place, hit in enumerate(near.hits):
+        yield (_score_key(near.facts, hit) if is_by_score else place, hit.id), hit
 
 
 def _score_key(facts: VectorFacts, hit: Similar) -> float:
