@@ -17,13 +17,11 @@ from .fanout import SHARES, Fanout
 from .hybrid import Hybrid
 from .indexed import Indexed
 from .own import Own
-from .protocol import SearchParams, SearchResult
+from .protocol import NO_STORES, SearchParams, SearchResult
 from .searching import Report, Search, Searched
 from .showing import Showing
 
 __all__ = ["Federation"]
-
-NO_STORES = "no stores are open; `collate add PATH` adds one, `collate doctor` says more"
 
 _SPARE_S = 0.25
 _RANKED_BYTES = 160  # what a ranked record costs in memory beside its strings, for the cache's account
@@ -154,7 +152,7 @@ class Federation:
     async def _take(self, search: Search, each: Searched, lists: dict[Tier, list[Ranked]]) -> None:
         for asked, ranked in lists.items():
             each.learn(asked, ranked)
-            size = sum(_RANKED_BYTES + len(hit.id) for hit in ranked) + len(each.query.text)
+            size = sum(_RANKED_BYTES + len(hit.id) for hit in ranked)
             self._cache.put(each.key(asked), ranked, size)
         search.exact += len(lists.get("phrase", ()))
         search.answered += not each.has_answered

@@ -14,6 +14,7 @@ from msgspec import UNSET, Struct, UnsetType, field
 from collated_readers import Tier
 
 from .protocol_code import (
+    VECTOR_NUMBERS,
     ArchitectureParams,
     ArchitectureResult,
     Chunk,
@@ -35,6 +36,7 @@ from .protocol_code import (
     VectorsSearchResult,
 )
 from .protocol_rpc import (
+    NO_STORES,
     Answered,
     Envelope,
     ErrorData,
@@ -52,7 +54,9 @@ from .protocol_rpc import (
 __all__ = [
     "METHODS",
     "NOTIFICATIONS",
+    "NO_STORES",
     "PROTOCOL_VERSION",
+    "VECTOR_NUMBERS",
     "Answered",
     "ArchitectureParams",
     "ArchitectureResult",

@@ -4,9 +4,9 @@ Places are paths in a project, lines count from 1, and `sha256` is the file's wh
 all that is sent is free of secrets, as far as the reader of its format knows them.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from collated_readers.code import Direction, How, ReferenceKind
 from collated_readers.vectors import Direction as Better
@@ -15,6 +15,7 @@ from collated_readers.vectors import Metric
 from .protocol_rpc import Answered, Int, Params
 
 __all__ = [
+    "VECTOR_NUMBERS",
     "ArchitectureParams",
     "ArchitectureResult",
     "Chunk",
@@ -38,11 +39,18 @@ __all__ = [
 
 # --------------------------------------------------------------------------- parameters
 
+VECTOR_NUMBERS = 65_536
+"""So long is a query's vector at most, many times what any model gives."""
+
+# Each store looks for these on the event loop or near it, so they are no longer than a path can be.
+_Name = Annotated[str, Meta(max_length=4_096)]
+_Vector = Annotated[list[float], Meta(max_length=VECTOR_NUMBERS)]
+
 
 class SymbolsParams(Params):
     """`limit` is clamped to 1..1000; unless `exact`, names that begin so and `Owner.member` count too."""
 
-    name: str
+    name: _Name
     exact: bool = False
     limit: Int = 20
     stores: list[str] | None = None
@@ -54,9 +62,9 @@ class SymbolsParams(Params):
 class ReferencesParams(Params):
     """`name` may be `Owner.member`; `path` is a file or folder; `limit` is clamped to 1..1000."""
 
-    name: str
+    name: _Name
     kind: ReferenceKind = "all"
-    path: str | None = None
+    path: _Name | None = None
     limit: Int = 50
     stores: list[str] | None = None
     formats: list[str] | None = None
@@ -70,7 +78,7 @@ class ImpactParams(Params):
     `up` is towards those who depend on the target; `limit` is clamped to 1..1000.
     """
 
-    target: str
+    target: _Name
     direction: Direction = "up"
     depth: Int = 2
     limit: Int = 200
@@ -83,7 +91,7 @@ class ImpactParams(Params):
 class ChunkParams(Params):
     """A place in a file of the project; without `store`, of any project. An absolute path is one too."""
 
-    path: str
+    path: _Name
     line: Int
     store: str | None = None
     deadline_ms: Int | None = None
@@ -104,8 +112,8 @@ class VectorsSearchParams(Params):
     With `model`, stores whose vectors another model made do not answer.
     """
 
-    vector: list[float]
-    model: str | None = None
+    vector: _Vector
+    model: _Name | None = None
     limit: Int = 10
     stores: list[str] | None = None
     formats: list[str] | None = None

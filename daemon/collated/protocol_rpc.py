@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
 __all__ = [
+    "NO_STORES",
     "Answered",
     "Envelope",
     "ErrorData",
@@ -18,6 +19,9 @@ __all__ = [
     "Request",
     "Response",
 ]
+
+NO_STORES = "no stores are open; `collate add PATH` adds one, `collate doctor` says more"
+"""What a person is told where there was nobody to ask."""
 
 # What every client's numbers hold (DESIGN §6); JSON itself knows no bounds.
 Int = Annotated[int, Meta(ge=-(2**53) + 1, le=2**53 - 1)]

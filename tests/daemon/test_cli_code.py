@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from collated import protocol
 from collated.cli import render_code
+from collated.cli.arguments import client_parser
 from collated.cli.code_commands import place_of, vector_of
 from collated.cli.line import Line, plain
 from collated.errors import CollatedError
@@ -221,6 +222,9 @@ PARTIAL = [protocol.PartialGraph("box", ["go", "c"], "no grammar")]
         (symbols(symbol(), how="parts"), ["the same parts"]),
         (symbols(symbol(), truncated=True), ["raise --limit"]),
         (symbols(stores=Answered(2, 0, 2), how=None), ["none of these stores can be asked this"]),
+        (symbols(stores=Answered(0, 0), how=None), ["no stores are open"]),
+        (symbols(how=None), ["no store has a definition of that name"]),
+        (symbols(how=None, complete=False), []),
         (references(reference(), coverage=PARTIAL), ["box knows go, c in part only: no grammar"]),
         (references(), ["no store knows such a name"]),
         (impact(node()), []),
@@ -233,6 +237,8 @@ PARTIAL = [protocol.PartialGraph("box", ["go", "c"], "no grammar")]
         (similar(), []),
         (similar("rank"), ["models or metrics differ"]),
         (chunk(), []),
+        (protocol.ChunkResult([], False, True, FINE), ["no store has text at this line"]),
+        (protocol.ChunkResult([], True, True, FINE), ["no store has", "more; narrow with --store"]),
     ],
 )
 def test_a_person_is_told_what_the_answer_alone_does_not_say(result: Any, noted: list[str]) -> None:
@@ -285,7 +291,9 @@ def test_a_place_is_a_file_and_a_line(typed: str, place: tuple[str, int]) -> Non
     assert place_of(typed) == place
 
 
-@pytest.mark.parametrize("typed", ["", "a.py", "a.py:", ":12", "a.py:x", "a.py:-1", "a.py:²"])
+@pytest.mark.parametrize(
+    "typed", ["", "a.py", "a.py:", ":12", "a.py:x", "a.py:-1", "a.py:²", "a:" + "9" * 20, "a:" + "9" * 5000]
+)
 def test_what_is_no_place_is_said_to_be_none(typed: str) -> None:
     with pytest.raises(CollatedError, match="is not FILE:LINE"):
         place_of(typed)
@@ -317,3 +325,21 @@ def test_raw_numbers_that_begin_like_an_array_are_numbers() -> None:
 def test_what_is_no_vector_is_said_to_be_none(content: bytes) -> None:
     with pytest.raises(CollatedError, match="neither a JSON array"):
         vector_of(content)
+
+
+def test_a_vector_longer_than_the_daemon_takes_is_not_sent() -> None:
+    assert len(vector_of(b"[" + b"0," * (protocol.VECTOR_NUMBERS - 1) + b"1]")) == protocol.VECTOR_NUMBERS
+    with pytest.raises(CollatedError, match="the vector has 65537 numbers, and 65536 are the most"):
+        vector_of(b"[" + b"0," * protocol.VECTOR_NUMBERS + b"1]")
+    with pytest.raises(CollatedError, match="no vector takes"):
+        vector_of(bytes(1 << 22))
+
+
+@pytest.mark.parametrize("typed", [["symbols", "get", "--limit"], ["read", "a:1", "--context"]])
+def test_a_number_that_the_wire_cannot_carry_is_refused(
+    typed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in ("9" * 20, "9" * 5_000, "x"):
+        with pytest.raises(SystemExit) as ended:
+            client_parser(typed[0]).parse_args([*typed, number])
+        assert (ended.value.code, "Traceback" in capsys.readouterr().err) == (2, False)

@@ -202,7 +202,9 @@ async def test_the_report_on_the_architecture_comes_as_it_is(code_world: OpenCod
     assert (await refused(opened, "architecture", store="c")).code == "unknown_store"
 
 
-@pytest.mark.parametrize("report", [{"n": 1 << 70}, {"text": "x" * (5 * 1024 * 1024)}])
+@pytest.mark.parametrize(
+    "report", [{"n": 1 << 70}, {"text": "x" * (5 * 1024 * 1024)}, {"text": "half of a pair: \ud800"}]
+)
 async def test_a_report_that_cannot_be_sent_is_damage(code_world: OpenCode, report: dict[str, Any]) -> None:
     opened = await code_world({"a": {"architecture": report}})
 
@@ -247,6 +249,25 @@ async def test_what_means_nothing_is_refused(
     code_world: OpenCode, method: str, params: dict[str, object]
 ) -> None:
     assert (await refused(await code_world({"a": {}}), method, **params)).code == "invalid_params"
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("symbols", {"name": "n" * 5_000}),
+        ("references", {"name": "n" * 5_000}),
+        ("references", {"name": "n", "path": "p" * 5_000}),
+        ("impact", {"target": "n" * 5_000}),
+        ("chunk", {"path": "p" * 5_000, "line": 1}),
+        ("vectors.search", {"vector": [1.0] * 65_537}),
+        ("vectors.search", {"vector": [1.0], "model": "m" * 5_000}),
+    ],
+)
+def test_what_is_too_long_to_be_looked_for_on_the_loop_is_refused(
+    method: str, params: dict[str, object]
+) -> None:
+    with pytest.raises(msgspec.ValidationError, match="of length <="):
+        msgspec.convert(params, METHODS[method].params)
 
 
 @pytest.mark.parametrize(
@@ -345,15 +366,34 @@ async def test_a_store_that_changes_while_it_is_asked_is_asked_again(
     assert (result.complete, opened.coded.calls["a", method]) == (True, 2)
 
 
-async def test_a_store_that_turns_into_one_of_another_format_does_not_answer(code_world: OpenCode) -> None:
+@each_method
+async def test_a_store_that_turns_into_one_of_another_format_does_not_answer(
+    code_world: OpenCode, method: str
+) -> None:
     def change(db: StoreConnection) -> None:
-        opened.coded.capabilities = frozenset({"search"})
+        opened.coded.recognises = lambda *_: False  # type: ignore[method-assign]  # it is plain from now on
         opened.touch("a")
 
     opened = await code_world({"a": ANSWER})
-    opened.coded.acts["a", "symbols"] = change
+    opened.coded.acts["a", method] = change
 
-    assert failures(await ask(opened, "symbols")) == {"a": "vanished"}
+    assert failures(await ask(opened, method)) == {"a": "vanished"}
+
+
+@pytest.mark.parametrize("method", ["chunk", "architecture"])
+async def test_a_store_that_is_named_and_turns_into_another_format_is_the_failure(
+    code_world: OpenCode, method: str
+) -> None:
+    def change(db: StoreConnection) -> None:
+        opened.coded.recognises = lambda *_: False  # type: ignore[method-assign]  # it is plain from now on
+        opened.touch("a")
+
+    opened = await code_world({"a": ANSWER})
+    opened.coded.acts["a", method] = change
+
+    failed = await refused(opened, method, store="a")
+
+    assert (failed.code, "vanished" in failed.message) == ("store_unavailable", True)
 
 
 # --------------------------------------------------------------------------- what is remembered

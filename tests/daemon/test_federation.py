@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from collated.errors import RequestFailed
-from collated.federation import NO_STORES
-from collated.protocol import GrepParams, Partial, SearchParams, SearchResult
+from collated.protocol import NO_STORES, GrepParams, Partial, SearchParams, SearchResult
 from collated_readers import (
     HINT_NO_EMBEDDINGS,
     HINT_NO_HITS,

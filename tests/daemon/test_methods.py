@@ -12,9 +12,8 @@ import pytest
 
 from collated import __version__
 from collated.errors import RequestFailed
-from collated.federation import NO_STORES
 from collated.methods import Methods
-from collated.protocol import METHODS, Changes, NoParams, SearchParams, StoresParams
+from collated.protocol import METHODS, NO_STORES, Changes, NoParams, SearchParams, StoresParams
 from collated.settings import Cache, Search, Settings
 from collated_readers.opening import StoreConnection
 from collated_readers.registry import READERS

@@ -1,12 +1,14 @@
 """What a person may type: the parsers of `collate` and `collated`."""
 
-from argparse import Action, ArgumentParser, RawDescriptionHelpFormatter
+from argparse import Action, ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
 from collections.abc import Callable, Mapping
 
 __all__ = ["client_parser", "daemon_parser"]
 
 # What shtab.FILE is: how each shell completes a path. shtab itself is imported by `completion` alone.
 _FILES = {"bash": "_shtab_compgen_files", "zsh": "_files", "tcsh": "f"}
+
+_TOO_LARGE = 2**53  # for the wire
 
 _EPILOG = """\
 A REF is STORE:ID, as the results show it. Data goes to standard output, everything else to standard error.
@@ -44,13 +46,23 @@ def _add_common(parser: ArgumentParser) -> None:
     parser.add_argument("--no-spawn", action="store_true", help="do not start a daemon when none runs")
 
 
+def _number(typed: str) -> int:
+    number = int(typed)
+    if abs(number) >= _TOO_LARGE:
+        raise ArgumentTypeError(f"{typed} is too large")
+    return number
+
+
+_number.__name__ = "number"  # which argparse shows
+
+
 def _is_path(action: Action) -> None:
     vars(action)["complete"] = _FILES
 
 
 def _search(parser: ArgumentParser) -> None:
     parser.add_argument("query", nargs="+", metavar="QUERY", help="words to look for")
-    parser.add_argument("--limit", type=int, default=10, metavar="N", help="how many hits, 1 to 50 (10)")
+    parser.add_argument("--limit", type=_number, default=10, metavar="N", help="how many hits, 1 to 50 (10)")
     parser.add_argument(
         "--mode", choices=("lexical", "hybrid"), default="lexical", help="words, or words and vectors"
     )
@@ -69,7 +81,9 @@ def _search(parser: ArgumentParser) -> None:
 def _grep(parser: ArgumentParser) -> None:
     parser.add_argument("pattern", metavar="PATTERN", help="what to look for, up to 200 characters")
     parser.add_argument("--regex", action="store_true", help="PATTERN is a regular expression")
-    parser.add_argument("--limit", type=int, default=20, metavar="N", help="how many matches, 1 to 100 (20)")
+    parser.add_argument(
+        "--limit", type=_number, default=20, metavar="N", help="how many matches, 1 to 100 (20)"
+    )
     _scope(parser)
 
 
@@ -87,20 +101,22 @@ def _of_stores(parser: ArgumentParser) -> None:
 
 
 def _time(parser: ArgumentParser) -> None:
-    parser.add_argument("--deadline-ms", type=int, metavar="MS", help="how long the answer may take")
+    parser.add_argument("--deadline-ms", type=_number, metavar="MS", help="how long the answer may take")
     parser.add_argument("--sync", action="store_true", help="look at the disk first, then answer")
 
 
 def _read(parser: ArgumentParser) -> None:
     parser.add_argument("ref", metavar="REF")
-    parser.add_argument("--context", type=int, default=0, metavar="N", help="records around it, 0 to 5 (0)")
+    parser.add_argument(
+        "--context", type=_number, default=0, metavar="N", help="records around it, 0 to 5 (0)"
+    )
     _time(parser)
 
 
 def _neighbours(parser: ArgumentParser) -> None:
     parser.add_argument("ref", metavar="REF")
-    parser.add_argument("--before", type=int, default=1, metavar="N", help="0 to 5 (1)")
-    parser.add_argument("--after", type=int, default=1, metavar="N", help="0 to 5 (1)")
+    parser.add_argument("--before", type=_number, default=1, metavar="N", help="0 to 5 (1)")
+    parser.add_argument("--after", type=_number, default=1, metavar="N", help="0 to 5 (1)")
     _time(parser)
 
 
@@ -135,7 +151,7 @@ def _impact(parser: ArgumentParser) -> None:
         default="up",
         help="to what depends on it, to what it depends on (up)",
     )
-    parser.add_argument("--depth", type=int, default=2, metavar="N", help="how far, 1 to 10 (2)")
+    parser.add_argument("--depth", type=_number, default=2, metavar="N", help="how far, 1 to 10 (2)")
     _limit(parser, 200)
     _of_stores(parser)
 
@@ -166,7 +182,7 @@ def _similar(parser: ArgumentParser) -> None:
 
 def _limit(parser: ArgumentParser, usual: int) -> None:
     parser.add_argument(
-        "--limit", type=int, default=usual, metavar="N", help=f"how many, 1 to 1000 ({usual})"
+        "--limit", type=_number, default=usual, metavar="N", help=f"how many, 1 to 1000 ({usual})"
     )
 
 

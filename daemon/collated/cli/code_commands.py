@@ -21,6 +21,8 @@ from .session import Session
 __all__ = ["CODE_COMMANDS", "place_of", "vector_of"]
 
 _FLOAT32_BYTES = 4
+_DIGITS = 15  # of a number that the wire can carry
+_FILE_BYTES = 32 * protocol.VECTOR_NUMBERS  # of the longest vector, with every digit and a line for each
 
 
 class TypedError(CollatedError):
@@ -84,15 +86,26 @@ def place_of(typed: str) -> tuple[str, int]:
 
 
 def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit()
+    return text.isascii() and text.isdigit() and len(text) <= _DIGITS
 
 
 def vector_of(content: bytes) -> list[float]:
     """Return the vector in *content*: a JSON array of numbers, or raw little-endian float32.
 
     Raises:
-        TypedError: it is neither.
+        TypedError: it is neither, or longer than the daemon takes.
     """
+    if len(content) > _FILE_BYTES:
+        raise TypedError(f"the file has more than {_FILE_BYTES} bytes, which no vector takes")
+    vector = _numbers_of(content)
+    if vector is None:
+        raise TypedError("the vector is neither a JSON array of numbers nor raw little-endian float32")
+    if len(vector) > protocol.VECTOR_NUMBERS:
+        raise TypedError(f"the vector has {len(vector)} numbers, and {protocol.VECTOR_NUMBERS} are the most")
+    return vector
+
+
+def _numbers_of(content: bytes) -> list[float] | None:
     if content.isascii() and content.translate(None, b"\t\r\n").decode().isprintable():  # else it is no text
         with suppress(msgspec.MsgspecError):
             return msgspec.json.decode(content, type=list[float])
@@ -101,14 +114,15 @@ def vector_of(content: bytes) -> list[float]:
         if sys.byteorder == "big":
             numbers.byteswap()
         return numbers.tolist()
-    raise TypedError("the vector is neither a JSON array of numbers nor raw little-endian float32")
+    return None
 
 
 def _content(name: str) -> bytes:
     if name == "-":
-        return sys.stdin.buffer.read()
+        return sys.stdin.buffer.read(_FILE_BYTES + 1)
     try:
-        return Path(name).read_bytes()
+        with Path(name).open("rb") as file:
+            return file.read(_FILE_BYTES + 1)
     except OSError as error:
         raise TypedError(f"{name}: {error.strerror}") from error
 

@@ -58,6 +58,8 @@ def _grep(session: Session) -> int:
         session.show(render.grep(result, None if given.regex else given.pattern))
         if result.truncated:
             session.note([line("there are more matches; raise --limit, or narrow with --in or --store")])
+        if not result.stores.asked:
+            session.note([line(protocol.NO_STORES)])
     session.note(render.failures(result.stores))
     return of_result(result)
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from collated.protocol import (
+    NO_STORES,
+    Answered,
     ArchitectureResult,
     Chunk,
     ChunkResult,
@@ -172,19 +174,30 @@ def notes(result: Any) -> Iterator[Line]:
             yield from _of_references(result)
         case ImpactResult():
             yield from _of_impact(result)
+        case ChunkResult(complete=True, chunks=[]) if result.stores.answered:
+            yield line("no store has text at this line of such a file; `collate index STORE` lists the files")
         case VectorsSearchResult(order="rank"):
             yield line("the models or metrics differ, so hits stand as high as in their own store's list")
         case ArchitectureResult(report=None):
             yield line("the store holds no report; the program that makes it writes one with each full build")
         case _:
             pass
+    yield from _of_any(result)
+
+
+def _of_any(result: Any) -> Iterator[Line]:
     if getattr(result, "truncated", False):
-        yield line("there are more; raise --limit, or narrow with --store")
-    if (stores := getattr(result, "stores", None)) and stores.asked and stores.asked == stores.skipped:
-        yield line("none of these stores can be asked this; `collate stores` shows their formats")
+        raised = "" if isinstance(result, ChunkResult) else "raise --limit, or "
+        yield line(f"there are more; {raised}narrow with --store")
+    stores: Answered | None = getattr(result, "stores", None)
+    if stores is not None and stores.asked == stores.skipped:
+        nobody = "none of these stores can be asked this; `collate stores` shows their formats"
+        yield line(nobody if stores.asked else NO_STORES)
 
 
 def _of_symbols(result: SymbolsResult) -> Iterator[Line]:
+    if result.complete and not result.symbols and result.stores.answered:
+        yield line("no store has a definition of that name; `collate search` and `collate grep` find texts")
     if result.how is not None and result.how in _FOUND_AS:
         yield line(_FOUND_AS[result.how])
     if result.more:
