@@ -20,11 +20,11 @@ __all__ = ["symbols"]
 
 _CALLED = """
 SELECT s.id, s.name, s.qualified, s.kind, s.line_start, s.line_end, s.file_id, f.path,
-{generated}, {callers}, {callees}
+{generated}, {callers} AS callers, {callees}
 FROM symbols AS s JOIN files AS f ON f.id = s.file_id
 WHERE s.id IN (SELECT id FROM symbols WHERE name LIKE :inside ESCAPE '!')
 AND (:kind IS NULL OR s.kind = :kind) AND {condition}
-ORDER BY s.name = :name COLLATE NOCASE DESC, s.name LIKE :beginning ESCAPE '!' DESC, {callers} DESC,
+ORDER BY s.name = :name COLLATE NOCASE DESC, s.name LIKE :beginning ESCAPE '!' DESC, callers DESC,
 s.name COLLATE NOCASE, f.path, s.line_start, s.id LIMIT :most"""
 _USES = """
 SELECT dst_name, count(*) FROM edges WHERE dst_name IN (SELECT value FROM json_each(?)) GROUP BY dst_name"""

@@ -68,17 +68,23 @@ def _bm25(row: Row) -> float:
 
 def _covered(content: str, terms: Sequence[Term]) -> tuple[int, float]:
     """Return how many of *terms* are in *content*, and the sum of what their first spellings there weigh."""
-    weights = [
-        next((weight for word, weight in term.spellings if _is_in(word, content)), None) for term in terms
-    ]
-    found = [weight for weight in weights if weight is not None]
-    return len(found), sum(found)
+    matched, weight = 0, 0.0
+    for term in terms:
+        for word, weighs in term.spellings:
+            if _is_in(word, content):
+                matched += 1
+                weight += weighs
+                break
+    return matched, weight
 
 
 def _is_in(word: str, content: str) -> bool:
-    if word not in content or len(word) > _SHORT:
-        return word in content
-    return re.search(rf"(?<![A-Za-z0-9_]){re.escape(word)}(?![A-Za-z0-9_])", content) is not None
+    if word not in content:
+        return False
+    return (
+        len(word) > _SHORT
+        or re.search(rf"(?<![A-Za-z0-9_]){re.escape(word)}(?![A-Za-z0-9_])", content) is not None
+    )
 
 
 def _found(row: Row, score: float) -> Found:
