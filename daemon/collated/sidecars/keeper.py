@@ -58,14 +58,13 @@ class Keeper:
     """The sidecars of one daemon; all methods are for its event loop.
 
     `segments` is replaced as a whole, and `generation` moves with it. A store may be in two of them for
-    a moment; either is right, and the newer comes first. `on_change` is called after each replacement.
+    a moment; either is right, and the newer comes first.
     """
 
     def __init__(self, directory: Path, copies: Path, settings: Cache) -> None:
         """Keep files in *directory*, as *settings* say; private copies of stores go into *copies*."""
         self.segments: tuple[Segment, ...] = ()
         self.generation = 0
-        self.on_change: Callable[[], object] | None = None
         self.error: str | None = None
         self.directory = directory
         self.limit_bytes = 0
@@ -270,8 +269,6 @@ class Keeper:
         newest = sorted(books.values(), key=lambda book: (-book.file.serial, book.file.name))
         self.segments = tuple(book.file.segment for book in newest)
         self.generation += 1
-        if self.on_change is not None:
-            self.on_change()
 
     async def _next(self, stores: Stores) -> Step | None:
         known, books, used = list(stores()), list(self._books.values()), dict(self._used)
