@@ -105,7 +105,11 @@ class Federation:
     # ----------------------------------------------------------------- ranking
 
     async def _rank(self, search: Search, budget: Budget) -> None:
+        apart = search.apart
         await self._hybrid.rank(search, budget)
+        if search.apart != apart:  # who cannot be asked by vectors answers as in any other search
+            self._own.begin(search)
+            self._indexed.choose(search)
         await self._own.rank(search, budget)
         await self._indexed.rank(search, budget)
         if search.report is not None and search.given:

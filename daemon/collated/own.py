@@ -27,13 +27,13 @@ class Own:
     def begin(self, search: Search) -> None:
         """Set those stores apart: no index of words knows what their readers find."""
         chosen = search.selection.chosen
-        if search.order == "contract" and search.vectors is None:
-            search.own = frozenset(
-                chosen.stores[int(place)].name
-                for reader, places, _ in chosen.formats
-                if isinstance(reader, OwnRanking) and reader.tiers(search.query)
-                for place in places
-            )
+        names = (
+            chosen.stores[int(place)].name
+            for reader, places, _ in chosen.formats
+            if isinstance(reader, OwnRanking) and reader.tiers(search.query)
+            for place in places
+        )
+        search.own = frozenset(names) - search.apart if search.order == "contract" else frozenset()
 
     async def rank(self, search: Search, budget: Budget) -> None:
         """Give *search* the lists of the stores apart."""

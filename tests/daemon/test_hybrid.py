@@ -295,3 +295,23 @@ async def test_a_vector_of_another_length_leaves_words_to_code_and_books(mixed: 
     assert (result.mode, result.hint) == ("lexical", "code: its vectors have 3 numbers, the query's has 2")
     assert {hit.tier for hit in result.hits} <= {"symbol", "any"}
     assert result.hits
+
+
+@pytest.mark.parametrize("query", ["oak", "an owl", "garden", "def pear"])
+async def test_code_that_cannot_be_asked_by_vectors_answers_as_its_own_program_does(
+    mixed: Parts, make_code_store: MakeStore, stores: Path, query: str
+) -> None:
+    make_code_store(stores / "bare.sqlite", CODE)
+    await mixed.look()
+    await mixed.inventory.all_opened()
+    for name in ("code", "bare"):
+        await index(mixed, name)
+    expected = await alone(mixed, "code", Query(query, (), 10))
+
+    among = await search(mixed, query, limit=40)
+    refused = await search(mixed, query, Letters(2), stores=["code"], limit=10)
+
+    assert among.mode == "hybrid"
+    own = [hit.id for hit in expected.hits]
+    assert [hit.id for hit in among.hits if hit.store == "bare"] == own
+    assert shown(refused.hits) == [(hit.id, hit.score, hit.snippet, hit.tier) for hit in expected.hits]
