@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import re
 import sqlite3
 from collections.abc import Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from collated_readers.codebase_index.search import finite
 from collated_readers.values import Row, integer, text
@@ -24,12 +26,22 @@ SELECT x.rowid, bm25(fts_chunks) AS best FROM fts_chunks AS x
 JOIN chunks AS c ON c.id = x.rowid JOIN files AS f ON f.id = c.file_id
 WHERE fts_chunks MATCH :match AND {} ORDER BY best, x.rowid LIMIT :most"""
 _TEXTS = """
-SELECT x.rowid, x.best, c.content, f.path, c.line_start, c.line_end, c.file_id, {generated}
+SELECT x.rowid, x.best, substr(c.content, 1, {longest}), f.path, c.line_start, c.line_end, c.file_id,
+{generated}
 FROM ({best}) AS x CROSS JOIN chunks AS c ON c.id = x.rowid CROSS JOIN files AS f ON f.id = c.file_id"""
 
 _FEWEST_TIMES, _MOST_TIMES = 2, 5  # as many as the list is long are looked at
 _PER_COVERED, _PER_WEIGHT, _PER_BM25, _MOST_BM25 = 2.0, 0.35, 0.08, 4.0
+_LONGEST = 200_000  # characters of a chunk, all of nearly every one
 _SHORT = 2  # words that must stand alone
+
+
+class _Scored(Struct, frozen=True, gc=False):
+    """A chunk, how many of the words are in it, and what bm25 makes of it, more being better."""
+
+    found: Found
+    covered: int
+    bm25: float
 
 
 def texts(db: sqlite3.Connection, asked: Asked, scope: Scope) -> list[Found]:
@@ -40,30 +52,42 @@ def texts(db: sqlite3.Connection, asked: Asked, scope: Scope) -> list[Found]:
     Raises:
         StoreError: `invalid_rank`, `damaged`.
     """
-    terms = len(asked.terms)
-    if not terms:
+    if not asked.terms:
         return []
-    rows = _rows(db, asked, scope)
-    scored: list[tuple[float, int, float, Row]] = []
-    for row in rows:
-        matched, weight = _covered(text(row[2]).casefold(), asked.terms)
-        if matched >= math.ceil(terms / 2):
-            by_words = (_PER_COVERED * matched + _PER_WEIGHT * weight) / terms
-            scored.append((by_words + _PER_BM25 * min(_bm25(row), _MOST_BM25), matched, _bm25(row), row))
-    best = scored or [(_bm25(row), 0, _bm25(row), row) for row in rows]
-    best.sort(key=lambda one: (-one[0], -one[1], -one[2], text(one[3][3]), integer(one[3][4]), one[3][0]))
-    return [_found(row, score) for score, _, _, row in best[: scope.depth]]
+    every = [_scored(row, asked.terms) for row in _rows(db, asked, scope)]
+    scored = [one for one in every if one.covered >= len(asked.terms) / 2]
+    if not scored:
+        scored = [replace(one, covered=0, found=replace(one.found, score=one.bm25)) for one in every]
+    return [one.found for one in sorted(scored, key=_order)[: scope.depth]]
 
 
-def _rows(db: sqlite3.Connection, asked: Asked, scope: Scope) -> list[Row]:
+def _rows(db: sqlite3.Connection, asked: Asked, scope: Scope) -> sqlite3.Cursor:
     best = _BEST if scope.within is None else _BEST_WITHIN.format(scope.condition)
     most = scope.depth * min(max(len(asked.terms), _FEWEST_TIMES), _MOST_TIMES)
-    arguments = {"match": asked.match, "most": most, "within": scope.within}
-    return db.execute(_TEXTS.format(best=best, generated=scope.generated), arguments).fetchall()
+    sql = _TEXTS.format(best=best, generated=scope.generated, longest=_LONGEST)
+    return db.execute(sql, {"match": asked.match, "most": most, "within": scope.within})
 
 
-def _bm25(row: Row) -> float:
-    return max(0.0, -finite(row[1]))
+def _scored(row: Row, terms: Sequence[Term]) -> _Scored:
+    number, rank, content, path, start, end, file, generated = row
+    covered, weight = _covered(text(content).casefold(), terms)
+    bm25 = max(0.0, -finite(rank))
+    by_words = (_PER_COVERED * covered + _PER_WEIGHT * weight) / len(terms)
+    found = Found(
+        source="text",
+        path=text(path),
+        file=integer(file),
+        line_start=integer(start),
+        line_end=integer(end),
+        score=by_words + _PER_BM25 * min(bm25, _MOST_BM25),
+        is_generated=bool(generated),
+        row=integer(number),
+    )
+    return _Scored(found, covered, bm25)
+
+
+def _order(one: _Scored) -> tuple[float, int, float, str, int, int]:
+    return -one.found.score, -one.covered, -one.bm25, one.found.path, one.found.line_start, one.found.row or 0
 
 
 def _covered(content: str, terms: Sequence[Term]) -> tuple[int, float]:
@@ -84,18 +108,4 @@ def _is_in(word: str, content: str) -> bool:
     return (
         len(word) > _SHORT
         or re.search(rf"(?<![A-Za-z0-9_]){re.escape(word)}(?![A-Za-z0-9_])", content) is not None
-    )
-
-
-def _found(row: Row, score: float) -> Found:
-    number, _, _, path, start, end, file, generated = row
-    return Found(
-        source="text",
-        path=text(path),
-        file=integer(file),
-        line_start=integer(start),
-        line_end=integer(end),
-        score=score,
-        is_generated=bool(generated),
-        row=integer(number),
     )
