@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 from collated_readers.codebase_index.names import DEFINES, defining
 from collated_readers.codebase_index.places import places_at
@@ -49,8 +50,12 @@ def own_of(db: sqlite3.Connection, query: Query) -> list[Ranked]:
         RequestError: `invalid_params` (path filter).
         StoreError: `invalid_rank`, `damaged`.
     """
-    found: dict[str, Ranked] = {one.id: one for one in _defining(db, query)}
-    for one in _in_order(db, query):
+    pages = _pages(db, query)
+    first = list(next(pages))
+    places = {one.id: place for place, one in enumerate(first)}
+    defining = sorted(_defining(db, query), key=lambda one: (places.get(one.id, len(first)), one.id))
+    found: dict[str, Ranked] = {one.id: one for one in defining}
+    for one in chain(first, chain.from_iterable(pages)):
         if len(found) >= query.limit:
             break
         found.setdefault(one.id, one)
@@ -67,7 +72,8 @@ def page_of(lists: dict[Source, list[Found]], asked: Asked) -> list[Found]:
     return first_of_files(reranked(fused(lists, asked.weights), asked))
 
 
-def _in_order(db: sqlite3.Connection, query: Query) -> Iterator[Ranked]:
+def _pages(db: sqlite3.Connection, query: Query) -> Iterator[Iterator[Ranked]]:
+    """Yield the first page, and then the larger one, if there is more."""
     asked = asked_of(query.text)
     within = filter_argument(query.within)
     for page in _PAGES:
@@ -77,14 +83,18 @@ def _in_order(db: sqlite3.Connection, query: Query) -> Iterator[Ranked]:
             "symbol": symbols(db, asked, scope),
             "path": paths(db, asked, scope),
         }
-        places = page_of(lists, asked)
-        for first in range(0, len(places), query.limit):
-            yield from _records(db, places[first : first + query.limit])
+        yield _records(db, page_of(lists, asked), query.limit)
         if all(len(each) < scope.depth for each in lists.values()):
             break
 
 
-def _records(db: sqlite3.Connection, found: Sequence[Found]) -> Iterator[Ranked]:
+def _records(db: sqlite3.Connection, found: Sequence[Found], at_once: int) -> Iterator[Ranked]:
+    """Yield the records of *found* in its order, looked up as they are wanted, some at once."""
+    for first in range(0, len(found), at_once):
+        yield from _looked_up(db, found[first : first + at_once])
+
+
+def _looked_up(db: sqlite3.Connection, found: Sequence[Found]) -> Iterator[Ranked]:
     around = iter(_around(db, [(one.file, one.line_start) for one in found if one.row is None]))
     rows = [next(around) if one.row is None else one.row for one in found]
     places = places_at(db, {row for row in rows if row is not None})
@@ -94,15 +104,14 @@ def _records(db: sqlite3.Connection, found: Sequence[Found]) -> Iterator[Ranked]
 
 
 def _defining(db: sqlite3.Connection, query: Query) -> list[Ranked]:
-    """Return what defines what the query names, by id."""
+    """Return what defines what the query names, in any order."""
     accepts = path_matcher_of(query.within)
     rows = {row for row in _around(db, defining(db, key_of(query.text))) if row is not None}
-    found = [
+    return [
         Ranked(place.id, "symbol", -float(DEFINES), place.row)
         for place in (places_at(db, rows).values() if rows else ())
         if accepts is None or accepts(place.path)
     ]
-    return sorted(found, key=lambda one: one.id)
 
 
 def _around(db: sqlite3.Connection, lines: Iterable[tuple[int, int]]) -> list[int | None]:
