@@ -83,7 +83,7 @@ class Coding:
         """
         limit = clamped(params.limit, SYMBOL_LIMITS)
         name = _given("name", params.name)
-        selection = self._fanout.select("symbols", params.stores, params.formats)
+        selection = self._fanout.choosing.select("symbols", params.stores, params.formats)
 
         answers = await self._symbols(selection, name, limit, budget, exact=params.exact)
         how, found, has_more = merge_symbols(answers, limit)
@@ -105,7 +105,7 @@ class Coding:
         """
         limit = clamped(params.limit, SYMBOL_LIMITS)
         name, kind, path = _given("name", params.name), params.kind, params.path or None
-        selection = self._fanout.select("references", params.stores, params.formats)
+        selection = self._fanout.choosing.select("references", params.stores, params.formats)
 
         def ask(reader: Reader, db: StoreConnection, _: Budget) -> References:
             return _code(reader).references(db, name, kind, path, limit)
@@ -130,7 +130,7 @@ class Coding:
         limit = clamped(params.limit, SYMBOL_LIMITS)
         depth = clamped(params.depth, DEPTH_LIMITS)
         target, direction = _given("target", params.target), params.direction
-        selection = self._fanout.select("impact", params.stores, params.formats)
+        selection = self._fanout.choosing.select("impact", params.stores, params.formats)
 
         def ask(reader: Reader, db: StoreConnection, hop: Budget) -> Impact:
             return _code(reader).impact(db, target, direction, depth, hop)
@@ -164,7 +164,7 @@ class Coding:
             asked = self._reading.one("chunk", params.store)
             there = await self._reading.ask(asked, lambda db: ask(asked.reader, db, budget), budget)
             return ChunkResult([_shown(params.store, there)], False, True, protocol.Answered(1, 1))
-        selection = self._fanout.select("chunk", None, None)
+        selection = self._fanout.choosing.select("chunk", None, None)
         answers = await self._gathered("chunk", selection, None, partial(_chunks, ask), budget)
         chunks, is_cut = bounded(
             _shown(store, chunk) for store, there in answers.items() for chunk in there.chunks

@@ -1,7 +1,6 @@
-"""Asking many stores: who is asked, how long each may take, what becomes of a failure (DESIGN §8)."""
+"""Asking many stores: how long each may take, and what becomes of a failure (DESIGN §8)."""
 
 import asyncio
-import difflib
 import os
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
@@ -9,20 +8,16 @@ from contextlib import asynccontextmanager
 from typing import Generic, TypeVar
 
 import anyio
-import numpy as np
 import structlog
-from numpy.typing import NDArray
 
-from collated_readers import Budget, Reader, RequestError, State, StoreError
+from collated_readers import Budget, RequestError, State, StoreError
 from collated_readers.opening import StoreConnection, StoreMoved
 
-from .catalog import Store
-from .errors import RequestFailed
+from .choosing import Choosing, not_open
 from .health import Health
 from .inventory import Inventory
 from .pool import Pool, Question
-from .protocol import Failure
-from .selection import Asked, Chosen, Selection
+from .selection import Asked
 
 __all__ = ["GRACE_S", "SHARES", "WORKERS", "Fanout"]
 
@@ -41,7 +36,6 @@ SHARES = (4, 1)
 _BATCH = 32
 _LANES = os.cpu_count() or 1
 _QUICK_S = 0.02
-_CHOICES = 64  # sets of stores that are remembered until the catalog changes
 _QUICK_RECORDS = 5_000  # a long question takes longer than that over more
 # How long after the deadline a statement is given to stop before its store is no longer waited for.
 GRACE_S = 0.1
@@ -67,96 +61,14 @@ class Fanout:
         self.inventory = inventory
         self.pool = pool
         self.health = Health()
-        self._chosen: dict[tuple[object, ...], Chosen] = {}
+        self.choosing = Choosing(inventory, self.health)
         self._looking_up = asyncio.Lock()
         self._workers = workers
-
-    # ----------------------------------------------------------------- who is asked
-
-    def select(self, method: str, names: Sequence[str] | None, formats: Sequence[str] | None) -> Selection:
-        """Return the stores that *names* and *formats* address; None addresses all.
-
-        A store that was refused is not asked unless it is named; one that is busy, building or
-        unreadable has failed to answer, since nobody knows what it holds.
-
-        Raises:
-            RequestFailed: `unknown_store`, `invalid_params` for an unknown format.
-        """
-        key = (self.inventory.epoch, method, frozenset(names or ()), frozenset(formats or ()))
-        if not self.health.is_perfect:  # who is left alone changes with the time
-            return Selection(self._choose(method, names, formats), self.inventory.reader)
-        if key not in self._chosen:
-            if len(self._chosen) >= _CHOICES:
-                self._chosen.clear()
-            self._chosen[key] = self._choose(method, names, formats)
-        return Selection(self._chosen[key], self.inventory.reader)
-
-    def _choose(self, method: str, names: Sequence[str] | None, formats: Sequence[str] | None) -> Chosen:
-        self.check_formats(formats)
-        stores = [self.known(name) for name in sorted(set(names))] if names else self.inventory.in_order()
-        asked: list[Store] = []
-        failed: list[Failure] = []
-        skipped = 0
-        now = time.monotonic()
-        for store in stores:
-            if formats and store.format is not None and store.format not in formats:
-                continue
-            if store.state is not State.OPEN:
-                if names or store.state is not State.REFUSED:
-                    failed.append(_not_open(store))
-            elif method not in self.inventory.capabilities(store):
-                skipped += 1
-            elif reason := self.health.backed_off(store.path, store.fingerprint, now):
-                failed.append(Failure(store.name, "backed_off", reason))
-            else:
-                asked.append(store)
-        return Chosen(
-            tuple(asked),
-            tuple(failed),
-            skipped,
-            frozenset(store.name for store in asked),
-            self._readers(asked),
-        )
-
-    def _readers(
-        self, stores: Sequence[Store]
-    ) -> tuple[tuple[Reader, NDArray[np.int64], NDArray[np.int64]], ...]:
-        """Return the readers of *stores*, each with its places there and its slots in the filters."""
-        places: dict[str, list[int]] = {}
-        for place, store in enumerate(stores):
-            places.setdefault(store.format or "", []).append(place)
-        slots = self.inventory.filters.slots_of([store.path for store in stores])
-        return tuple(
-            (self.inventory.reader(stores[each[0]]), np.array(each), slots[each]) for each in places.values()
-        )
-
-    def known(self, name: str) -> Store:
-        """Return the store called *name*.
-
-        Raises:
-            RequestFailed: `unknown_store`, suggesting the closest names.
-        """
-        store = self.inventory.named(name)
-        if store is None:
-            every = [each.name for each in self.inventory.in_order()]
-            close = difflib.get_close_matches(name, every, n=3, cutoff=0.4)
-            suggestion = f"did you mean {', '.join(close)}?" if close else "`collate stores` lists them"
-            raise RequestFailed("unknown_store", f"there is no store {name!r}", suggestion)
-        return store
 
     @property
     def open_stores(self) -> int:
         """Return how many connections are open."""
         return len(self.pool)
-
-    def check_formats(self, formats: Sequence[str] | None) -> None:
-        """Raise `invalid_params` for a format that no reader has."""
-        supported = self.inventory.formats
-        for each in formats or ():
-            if each not in supported:
-                raise RequestFailed(
-                    "invalid_params", f"there is no format {each!r}", f"one of {', '.join(sorted(supported))}"
-                )
 
     # ----------------------------------------------------------------- asking one
 
@@ -198,7 +110,7 @@ class Fanout:
         if store is None:
             raise StoreError("vanished", "the store was removed while it was asked")
         if store.state is not State.OPEN:
-            failure = _not_open(store)
+            failure = not_open(store)
             raise StoreError(failure.code, failure.message)
         if store.format != asked.store.format:
             raise StoreError("vanished", "it was replaced by a store of another format while it was asked")
@@ -360,8 +272,3 @@ class _Round(Generic[A]):
     def hop_budget(self) -> Budget:
         """Return the budget of one store that is asked now."""
         return Budget(min(self._budget.deadline, time.monotonic() + self.slice_s))
-
-
-def _not_open(store: Store) -> Failure:
-    code, message = (store.reason.code, store.reason.message) if store.reason else ("opening", "not open yet")
-    return Failure(store.name, code, message)

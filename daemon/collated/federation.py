@@ -86,7 +86,7 @@ class Federation:
         return self._result(search, params, hits)
 
     def _begin(self, params: SearchParams, report: Report | None) -> Search:
-        selection = self._fanout.select("search", params.stores, params.formats)
+        selection = self._fanout.choosing.select("search", params.stores, params.formats)
         search = Search(params, selection, report)
         if params.mode != "hybrid":  # which has to see first who has vectors
             self._own.begin(search)

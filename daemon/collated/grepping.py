@@ -103,7 +103,7 @@ class Grepping:
             RequestFailed: `unknown_store`, `invalid_params`, `pattern_rejected`, `deadline_exceeded` when
                 no store answered.
         """
-        grep = _Grep(params, self._fanout.select("grep", params.stores, params.formats), report)
+        grep = _Grep(params, self._fanout.choosing.select("grep", params.stores, params.formats), report)
         coverage = self._corpora.coverage(grep.selection.chosen)
         found, rest = await anyio.to_thread.run_sync(_looked_up, grep, coverage)
         for store in rest:

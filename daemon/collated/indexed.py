@@ -144,7 +144,7 @@ class Indexed:
         chosen = search.selection.chosen
         counted, coverage = chosen, self._coverage(search)
         if search.statistics == "all":
-            counted = self._fanout.select("search", None, None).chosen
+            counted = self._fanout.choosing.select("search", None, None).chosen
             coverage = self._corpora.coverage(counted)
         lenders = [search.store(store) for _, store in coverage.rest]
         lent = await self._lend(search, lenders, budget)

@@ -166,10 +166,10 @@ class Methods:
         Raises:
             RequestFailed: `unknown_store`, `invalid_params` for an unknown format.
         """
-        self._fanout.check_formats(params.formats)
+        self._fanout.choosing.check_formats(params.formats)
         chosen = self.inventory.in_order()
         if params.stores:
-            chosen = [self._fanout.known(name) for name in sorted(set(params.stores))]
+            chosen = [self._fanout.choosing.known(name) for name in sorted(set(params.stores))]
         return StoresResult(
             [
                 catalog.status_of(store, self.inventory.capabilities(store), self._examining.details(store))

@@ -87,7 +87,7 @@ class Reading:
         Raises:
             RequestFailed: `unknown_store`, `store_unavailable`, `unsupported`.
         """
-        store = self._fanout.known(name)
+        store = self._fanout.choosing.known(name)
         if store.state is not State.OPEN:
             message = store.reason.message if store.reason else "it is not open yet"
             code = store.reason.code if store.reason else "opening"

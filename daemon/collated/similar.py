@@ -70,7 +70,7 @@ class Similarity:
         """
         limit = clamped(params.limit, SIMILAR_LIMITS)
         query = _Query(_checked(params.vector), params.model, limit)
-        selection = self._fanout.select("vectors.search", params.stores, params.formats)
+        selection = self._fanout.choosing.select("vectors.search", params.stores, params.formats)
         key = (hashlib.sha256(query.vector).digest(), params.model, limit)
         ask = partial(_similar, query)
         answers = await self._gathering.gather("vectors.search", selection, key, ask, budget)

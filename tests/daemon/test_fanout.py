@@ -39,7 +39,7 @@ async def parts(assemble: Assemble, stores: Path, put_store: PutStore) -> Parts:
 
 
 def everybody(parts: Parts) -> list[Asked]:
-    return parts.fanout.select("search", None, None).asked
+    return parts.fanout.choosing.select("search", None, None).asked
 
 
 def names(asked: list[Asked]) -> list[str]:
@@ -52,74 +52,6 @@ def endless(db: StoreConnection) -> object:
 
 def failures(asked: list[Asked]) -> dict[str, str]:
     return {each.store.name: each.failure.code for each in asked if each.failure}
-
-
-# --------------------------------------------------------------------------- who is asked
-
-
-async def test_all_open_stores_are_asked_by_name(parts: Parts) -> None:
-    selection = parts.fanout.select("search", None, None)
-
-    assert names(selection.asked) == ["a", "b", "c", "d"]
-    outcome = selection.outcome()
-    assert (outcome.asked, outcome.answered, outcome.skipped, outcome.failed) == (4, 4, 0, [])
-
-
-async def test_names_and_formats_narrow_the_choice(parts: Parts) -> None:
-    fanout = parts.fanout
-
-    assert names(fanout.select("search", ["c", "a", "c"], None).asked) == ["a", "c"]
-    assert names(fanout.select("search", [], ["contextpull"]).asked) == ["a", "b", "c", "d"]
-    assert names(fanout.select("search", None, []).asked) == ["a", "b", "c", "d"]
-
-
-async def test_a_choice_is_made_once_however_often_its_stores_are_named(parts: Parts) -> None:
-    once, often = (parts.fanout.select("search", names, None) for names in (["a", "b"], ["b", "a"] * 9))
-    assert often.chosen is once.chosen
-
-
-async def test_a_store_that_nobody_knows_is_an_error_that_names_the_closest(parts: Parts) -> None:
-    with pytest.raises(RequestFailed) as caught:
-        parts.fanout.select("search", ["a", "aa"], None)
-
-    assert caught.value.code == "unknown_store"
-    assert caught.value.suggestion == "did you mean a?"
-    with pytest.raises(RequestFailed) as caught:
-        parts.fanout.known("zzzzzz")
-    assert caught.value.suggestion == "`collate stores` lists them"
-
-
-async def test_a_format_that_nobody_reads_is_an_error_that_names_those_that_are(parts: Parts) -> None:
-    with pytest.raises(RequestFailed) as caught:
-        parts.fanout.select("search", None, ["pdf"])
-
-    assert (caught.value.code, caught.value.suggestion) == (
-        "invalid_params",
-        "one of book-agent, codebase-index, contextpull",
-    )
-
-
-async def test_a_store_without_the_capability_is_skipped(parts: Parts) -> None:
-    outcome = parts.fanout.select("symbols", None, None).outcome()
-
-    assert (outcome.asked, outcome.answered, outcome.skipped, outcome.failed) == (4, 0, 4, [])
-
-
-async def test_a_store_that_is_busy_has_failed_and_one_that_was_refused_only_when_it_is_named(
-    parts: Parts, stores: Path
-) -> None:
-    (stores / "b.sqlite").write_text("just text")
-    (stores / "c.sqlite-journal").write_bytes(b"\xd9\xd5\x05\xf9 a hot journal")
-    os.utime(stores / "c.sqlite", (5, 5))
-    await parts.look()
-
-    every = parts.fanout.select("search", None, None)
-    named = parts.fanout.select("search", ["a", "b"], None)
-
-    assert names(every.asked) == ["a", "d"]
-    assert [failure.code for failure in every.outcome().failed] == ["hot_journal"]
-    assert names(named.asked) == ["a"]
-    assert [(failure.store, failure.code) for failure in named.outcome().failed] == [("b", "not_sqlite")]
 
 
 # --------------------------------------------------------------------------- asking many
@@ -170,7 +102,7 @@ async def test_a_store_that_has_failed_is_not_asked_again(parts: Parts) -> None:
 async def test_what_is_wrong_with_the_request_is_said_in_the_words_of_the_first_store_by_name(
     parts: Parts,
 ) -> None:
-    selection = parts.fanout.select("search", None, None)
+    selection = parts.fanout.choosing.select("search", None, None)
 
     async def job(each: Asked, hop: Budget) -> None:
         if each.store.name in "cb":
@@ -314,7 +246,7 @@ async def test_a_slow_store_is_put_off_until_the_others_are_served_and_then_gets
 
 
 async def test_a_store_that_never_ends_has_failed_at_the_deadline(parts: Parts) -> None:
-    selection = parts.fanout.select("search", None, None)
+    selection = parts.fanout.choosing.select("search", None, None)
 
     async def job(each: Asked, hop: Budget) -> None:
         await parts.fanout.ask(each, endless if each.store.name == "b" else lambda db: None, hop)
@@ -326,7 +258,7 @@ async def test_a_store_that_never_ends_has_failed_at_the_deadline(parts: Parts) 
 
 
 async def test_when_no_store_answers_in_time_the_request_has_failed(parts: Parts) -> None:
-    selection = parts.fanout.select("search", None, None)
+    selection = parts.fanout.choosing.select("search", None, None)
 
     async def job(each: Asked, hop: Budget) -> None:
         await parts.fanout.ask(each, endless, hop)
@@ -432,7 +364,7 @@ async def fail_each_time(parts: Parts, code: str, times: int, budget_s: float = 
 
 
 def backed_off(parts: Parts) -> list[str]:
-    failed = parts.fanout.select("search", None, None).outcome().failed
+    failed = parts.fanout.choosing.select("search", None, None).outcome().failed
     return [failure.store for failure in failed if failure.code == "backed_off"]
 
 
