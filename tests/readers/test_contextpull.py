@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from collated_readers.contextpull.words import words_of
 from collated_readers.opening import StoreConnection
+from collated_readers.passes.words import words_of
 
 OpenAt = Callable[..., StoreConnection]
 Call = Callable[..., Any]

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from collated_readers import RequestError
 from collated_readers.contextpull import ContextPull
-from collated_readers.contextpull.filters import IN_FILTER
-from collated_readers.within import filter_argument
+from collated_readers.matching.within import filter_argument
+from collated_readers.passes.filters import IN_FILTER
 
 READER = ContextPull()
 Passing = Callable[[Sequence[str], Sequence[str]], list[str]]

@@ -17,9 +17,9 @@ import pytest
 import collated_readers
 from collated_readers import Budget, Query
 from collated_readers.contextpull import ContextPull
-from collated_readers.contextpull.words import words_of
 from collated_readers.contract import Phrase
 from collated_readers.opening import StoreConnection, ask
+from collated_readers.passes.words import words_of
 from collated_readers.postings import Postings
 
 MakeStore = Callable[..., Path]

@@ -11,8 +11,8 @@ import pytest
 
 from collated_readers import Budget
 from collated_readers.contextpull import ContextPull
-from collated_readers.contextpull.terms import TOKENIZER
 from collated_readers.opening import StoreConnection, ask
+from collated_readers.passes.terms import TOKENIZER
 from collated_readers.postings import COLUMN_SHIFT, Postings
 
 MakeStore = Callable[..., Path]

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -15,13 +12,11 @@ from pathlib import Path
 
 import pytest
 
-import collated_readers
 from collated_readers import (
     HINT_NO_EMBEDDER,
     HINT_NO_EMBEDDINGS,
     HINT_NO_HITS,
     HINT_NO_WORDS,
-    STORE_CODES,
     TIERS,
     Budget,
     Examiner,
@@ -30,7 +25,6 @@ from collated_readers import (
     Ranked,
     Reader,
     RequestError,
-    State,
     StoreError,
 )
 from collated_readers.opening import StoreConnection, ask, open_store, tables
@@ -121,6 +115,10 @@ WITH_VECTORS: dict[str, Example] = {
 each_reader = pytest.mark.parametrize("reader", READERS, ids=lambda reader: str(reader.format))
 
 
+def test_every_format_is_tried_here() -> None:
+    assert sorted(reader.format for reader in READERS) == sorted(EXAMPLES)
+
+
 @pytest.fixture
 def make(request: pytest.FixtureRequest) -> Makers:
     """`make("make_store")` is the fixture of that name: a format's own writer."""
@@ -138,35 +136,6 @@ def _examined(reader: Reader, db: StoreConnection) -> StoreConnection:
         budget = Budget.lasting(30)
         ask(db, lambda db: reader.examine(db, None, budget), budget)
     return db
-
-
-def test_every_format_in_the_folder_is_registered_once() -> None:
-    folder = Path(collated_readers.__path__[0])
-    modules = {path.parent.name for path in folder.glob("*/__init__.py")} - {"opening"}
-    registered = [type(reader).__module__.split(".")[1] for reader in READERS]
-    assert sorted(registered) == sorted(modules)
-    assert sorted(reader.format for reader in READERS) == sorted(EXAMPLES)
-
-
-def test_the_light_module_brings_in_no_database_no_regex_and_no_arrays() -> None:
-    script = (
-        "import sys, collated_readers; "
-        "print(sorted({'sqlite3', 'regex', 'asyncio', 'numpy'} & sys.modules.keys()))"
-    )
-    places = os.pathsep.join(str(Path(place).parent) for place in collated_readers.__path__)
-    environ = {**os.environ, "PYTHONPATH": places}
-    done = subprocess.run(
-        [sys.executable, "-c", script], env=environ, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "[]"
-
-
-def test_every_code_has_a_state_and_an_explanation() -> None:
-    for code, (state, meaning) in STORE_CODES.items():
-        assert code.replace("_", "").isalnum()
-        assert code == code.lower()
-        assert state in State
-        assert meaning
 
 
 def test_a_database_that_no_reader_knows_has_an_unknown_format(tmp_path: Path, open_at: OpenAt) -> None:

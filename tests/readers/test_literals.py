@@ -9,7 +9,7 @@ import regex  # type: ignore[import-untyped]  # its stubs are a package of their
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from collated_readers.literals import fold, required_literals
+from collated_readers.matching.literals import fold, required_literals
 
 SECONDS = 0.2
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import msgspec
 
-from collated_readers.contextpull.terms import TOKENIZER
-from collated_readers.contextpull.words import normalised
 from collated_readers.contract import Budget, StoreError
 from collated_readers.opening import StoreConnection
+from collated_readers.passes.terms import TOKENIZER
+from collated_readers.passes.words import normalised
 
 from . import cached
 from .ids import NativeId, is_id, text_id

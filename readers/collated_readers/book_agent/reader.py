@@ -7,10 +7,6 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
-from collated_readers.contextpull.search import hits_of, ranked_of
-from collated_readers.contextpull.terms import phrases_of
-from collated_readers.contextpull.vocabulary import vocabulary_of
-from collated_readers.contextpull.words import loosened_of, tiers_of, words_of
 from collated_readers.contract import (
     Budget,
     Embed,
@@ -28,11 +24,15 @@ from collated_readers.contract import (
     Tier,
 )
 from collated_readers.fusing import dense_depth, reciprocal
-from collated_readers.lines import needles_of
+from collated_readers.matching.lines import needles_of
+from collated_readers.matching.within import path_matcher_of
 from collated_readers.opening import StoreConnection, tables
+from collated_readers.passes.search import hits_of, ranked_of
+from collated_readers.passes.terms import phrases_of
+from collated_readers.passes.vocabulary import vocabulary_of
+from collated_readers.passes.words import loosened_of, tiers_of, words_of
 from collated_readers.single import lexical
 from collated_readers.vectors import MEMORY_BYTES, Similar, VectorFacts
-from collated_readers.within import path_matcher_of
 
 from .contents import contents_of
 from .ids import text_id
@@ -166,7 +166,7 @@ class BookAgent:
 
     def postings(self, db: sqlite3.Connection, terms: Sequence[bytes] | None = None) -> Postings | None:
         """See `Reader.postings`; raises `indexing` until the store was examined."""
-        from collated_readers.contextpull.postings import postings_of  # numpy
+        from collated_readers.passes.postings import postings_of  # numpy
 
         with index_of(*_opened(db)) as index:
             return postings_of(index, terms)

@@ -10,7 +10,6 @@ from itertools import takewhile
 
 from msgspec.structs import replace
 
-from collated_readers.contextpull.search import score_of
 from collated_readers.contract import (
     CONTEXT_LIMITS,
     Budget,
@@ -26,9 +25,10 @@ from collated_readers.contract import (
     RequestError,
     clamped,
 )
-from collated_readers.lines import line_finder
-from collated_readers.literals import fold
-from collated_readers.within import path_matcher_of
+from collated_readers.matching.lines import line_finder
+from collated_readers.matching.literals import fold
+from collated_readers.matching.within import path_matcher_of
+from collated_readers.passes.search import score_of
 
 from .ids import NativeId, text_id
 from .layout import Layout, quoted

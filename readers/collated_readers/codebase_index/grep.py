@@ -9,11 +9,11 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 
 from collated_readers.contract import Budget, Match, Matches, Pattern
-from collated_readers.lines import line_finder
-from collated_readers.literals import fold
+from collated_readers.matching.lines import line_finder
+from collated_readers.matching.literals import fold
+from collated_readers.matching.within import filter_argument
 from collated_readers.secrets import redacted
 from collated_readers.values import optional_text, text
-from collated_readers.within import filter_argument
 
 from .places import Place, every_place, places_at, row_of
 

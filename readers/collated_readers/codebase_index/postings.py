@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from collated_readers.fulltext import FullText, Pairs, postings_of_all, postings_of_some
-from collated_readers.indexed_rows import IndexedRow, IndexedRows, damaged
+from collated_readers.fts.fulltext import FullText, Pairs, postings_of_all, postings_of_some
+from collated_readers.fts.indexed_rows import IndexedRow, IndexedRows, damaged
 from collated_readers.postings import Postings
 
 from .names import every_name, key_in, name_term, named

@@ -32,9 +32,9 @@ from collated_readers.contract import (
     StoreFacts,
     Tier,
 )
-from collated_readers.lines import needles_of
+from collated_readers.matching.lines import needles_of
+from collated_readers.matching.within import path_matcher_of
 from collated_readers.single import lexical
-from collated_readers.within import path_matcher_of
 
 from .architecture import architecture_of
 from .chunk import chunk_of

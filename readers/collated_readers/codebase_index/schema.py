@@ -11,9 +11,9 @@ from contextlib import closing
 from typing import Any
 
 from collated_readers.contract import StoreError, StoreFacts
+from collated_readers.declared import declaration_of, is_ordinary, lacking
 from collated_readers.values import integer, optional_text, text
 
-from .declared import declaration_of, is_ordinary, lacking
 from .vectors import model_of
 
 __all__ = ["VERSIONS", "facts_of", "has_column", "is_codebase_index", "meta_of"]

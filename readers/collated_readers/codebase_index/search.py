@@ -14,11 +14,11 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from collated_readers.contextpull.search import score_of
 from collated_readers.contract import Hit, Query, Ranked, StoreError, Tier
+from collated_readers.matching.within import filter_argument, path_matcher_of
+from collated_readers.passes.search import score_of
 from collated_readers.secrets import redacted
 from collated_readers.values import Row, integer, optional_text, text
-from collated_readers.within import filter_argument, path_matcher_of
 
 from .names import line_in, named
 from .places import IN_FILTER, Place, places_at

@@ -16,10 +16,10 @@ from typing import Literal
 from msgspec.structs import replace
 
 from collated_readers.contract import SEARCH_LIMITS, Embed, Query, Ranked, clamped
+from collated_readers.declared import is_ordinary, lacking
 from collated_readers.fusing import dense_depth, reciprocal
-from collated_readers.within import path_matcher_of
+from collated_readers.matching.within import path_matcher_of
 
-from .declared import is_ordinary, lacking
 from .places import Place, places_at
 
 __all__ = ["fused_of", "model_of"]

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from collated_readers.contract import Phrase, Tier
-from collated_readers.tokens import LONGEST_TERM_BYTES, Tokenizer
+from collated_readers.fts.tokens import LONGEST_TERM_BYTES, Tokenizer
 
 __all__ = ["TOKENIZER", "key_of", "match_of", "parts_of", "phrases_of", "tiers_of", "words_of"]
 

@@ -8,12 +8,11 @@ from collections.abc import Generator, Iterator
 from contextlib import closing
 
 from collated_readers.contract import Budget, Match, Matches, Pattern, StoreError
-from collated_readers.lines import line_finder
-from collated_readers.literals import fold
+from collated_readers.matching.lines import line_finder
+from collated_readers.matching.literals import fold
+from collated_readers.matching.within import filter_argument
+from collated_readers.passes.filters import IN_FILTER
 from collated_readers.values import Row, text
-from collated_readers.within import filter_argument
-
-from .filters import IN_FILTER
 
 __all__ = ["matches_of", "texts_of"]
 

@@ -12,11 +12,10 @@ from contextlib import closing
 
 from collated_readers.contract import Embed, Hit, Query, Ranked, RequestError, StoreError
 from collated_readers.fusing import dense_depth, reciprocal
+from collated_readers.matching.within import filter_argument
+from collated_readers.passes.filters import IN_FILTER
+from collated_readers.passes.search import score_of
 from collated_readers.values import text
-from collated_readers.within import filter_argument
-
-from .filters import IN_FILTER
-from .search import score_of
 
 __all__ = ["dense_hits_of", "fused_of", "model_of"]
 

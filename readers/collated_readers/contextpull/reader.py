@@ -20,19 +20,19 @@ from collated_readers.contract import (
     StoreFacts,
     Tier,
 )
-from collated_readers.lines import needles_of
+from collated_readers.matching.lines import needles_of
+from collated_readers.matching.within import path_matcher_of
+from collated_readers.passes.search import digests_of, hits_of, ranked_of
+from collated_readers.passes.terms import phrases_of
+from collated_readers.passes.vocabulary import vocabulary_of
+from collated_readers.passes.words import loosened_of, tiers_of, words_of
 from collated_readers.single import lexical
-from collated_readers.within import path_matcher_of
 
 from .contents import contents_of
 from .grep import matches_of, texts_of
 from .hybrid import dense_hits_of, fused_of
 from .schema import VERSIONS, facts_of, is_contextpull
-from .search import digests_of, hits_of, ranked_of
 from .sections import neighbours_of, reading_of
-from .terms import phrases_of
-from .vocabulary import vocabulary_of
-from .words import loosened_of, tiers_of, words_of
 
 if TYPE_CHECKING:
     from collated_readers.postings import Postings
@@ -96,7 +96,7 @@ class ContextPull:
 
     def postings(self, db: sqlite3.Connection, terms: Sequence[bytes] | None = None) -> Postings | None:
         """See `Reader.postings`."""
-        from .postings import postings_of  # numpy, which only who indexes needs
+        from collated_readers.passes.postings import postings_of  # numpy, which only who indexes needs
 
         return postings_of(db, terms)
 

@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 
 from collated_readers import Budget, Examined, Pattern, Query, StoreError
 from collated_readers.book_agent import BookAgent
-from collated_readers.contextpull.words import normalised
 from collated_readers.opening import StoreConnection, ask
+from collated_readers.passes.words import normalised
 from collated_readers.postings import Postings
 from collated_readers.registry import identify
 from collated_readers.single import lexical, search

@@ -18,7 +18,7 @@ from collated_readers.codebase_index.words import (
     tiers_of,
     words_of,
 )
-from collated_readers.tokens import Tokenizer
+from collated_readers.fts.tokens import Tokenizer
 
 part = st.from_regex(r"[a-z]{2,6}", fullmatch=True)
 parts = st.lists(part, min_size=2, max_size=4)

@@ -11,7 +11,7 @@ from collated_readers.codebase_index.names import DEFINES, defining
 from collated_readers.codebase_index.places import places_at
 from collated_readers.codebase_index.words import key_of
 from collated_readers.contract import SEARCH_LIMITS, Query, Ranked
-from collated_readers.within import filter_argument, path_matcher_of
+from collated_readers.matching.within import filter_argument, path_matcher_of
 
 from .found import Found, Source
 from .fusing import fused

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from collated_readers import Budget, OwnRanking, Query, Ranked, StoreError
 from collated_readers.codebase_index import CodebaseIndex
+from collated_readers.matching.within import path_matcher_of
 from collated_readers.opening import StoreConnection, ask
-from collated_readers.within import path_matcher_of
 
 CodeStore = Callable[[str], StoreConnection]
 Altered = Callable[..., StoreConnection]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from .secret_looks import is_credentials, is_noise, is_placeholder, is_wordy
+from .looks import is_credentials, is_noise, is_placeholder, is_wordy
 
 __all__ = ["FORMS_BEHIND", "SHORTEST_TOKEN", "TOKENS", "Form"]
 

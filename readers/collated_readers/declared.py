@@ -6,7 +6,7 @@ import re
 import sqlite3
 from collections.abc import Collection
 
-from collated_readers.values import text
+from .values import text
 
 __all__ = ["declaration_of", "is_ordinary", "lacking"]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 
-from .contract import RequestError
+from collated_readers.contract import RequestError
+
 from .globs import matcher_of
 
 __all__ = ["filter_argument", "path_matcher_of"]

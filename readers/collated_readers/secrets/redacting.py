@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from .forms import FORMS_BEHIND, SHORTEST_TOKEN, TOKENS, Form
+from .names import assigned_secrets
 from .private_keys import without_private_keys
-from .secret_forms import FORMS_BEHIND, SHORTEST_TOKEN, TOKENS, Form
-from .secret_names import assigned_secrets
 
 __all__ = ["redacted"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from .secret_looks import is_noise, is_placeholder, is_wordy
+from .looks import is_noise, is_placeholder, is_wordy
 
 __all__ = ["assigned_secrets"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from collated_readers.contract import Phrase
-from collated_readers.tokens import LONGEST_TERM_BYTES, Tokenizer
+from collated_readers.fts.tokens import LONGEST_TERM_BYTES, Tokenizer
 
 __all__ = ["TOKENIZER", "phrases_of"]
 

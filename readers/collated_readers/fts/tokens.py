@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 
-from .contract import Phrase, StoreError
+from collated_readers.contract import Phrase, StoreError
 
 __all__ = ["LONGEST_TERM_BYTES", "Tokenizer"]
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from collated_readers.fulltext import FullText, postings_of_all, postings_of_some
-from collated_readers.indexed_rows import IndexedRow, IndexedRows, damaged
+from collated_readers.fts.fulltext import FullText, postings_of_all, postings_of_some
+from collated_readers.fts.indexed_rows import IndexedRow, IndexedRows, damaged
 from collated_readers.postings import Postings
 from collated_readers.values import Row, integer, text
 

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from .contract import StoreError
+from collated_readers.contract import StoreError
 
 __all__ = ["IndexedRow", "IndexedRows", "damaged", "totals_of"]
 

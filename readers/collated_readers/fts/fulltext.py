@@ -16,9 +16,10 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from .contract import StoreError
+from collated_readers.contract import StoreError
+from collated_readers.postings import COLUMN_SHIFT, Postings
+
 from .indexed_rows import IndexedRows, damaged, totals_of
-from .postings import COLUMN_SHIFT, Postings
 from .vocabularies import vocabulary_table
 
 __all__ = ["Extra", "FullText", "Pairs", "postings_of_all", "postings_of_some"]

@@ -14,8 +14,8 @@ import sqlite3
 from collections.abc import Sequence
 
 from collated_readers.contract import Hit, Query, Ranked, StoreError, Tier
+from collated_readers.matching.within import filter_argument
 from collated_readers.values import Row, text
-from collated_readers.within import filter_argument
 
 from .filters import IN_FILTER
 from .words import match_of, tiers_of, words_of

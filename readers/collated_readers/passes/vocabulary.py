@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 
-from collated_readers.vocabularies import is_declared, terms_in
+from collated_readers.fts.vocabularies import is_declared, terms_in
 
 from .terms import TOKENIZER
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import regex  # type: ignore[import-untyped]  # its stubs are a package of their own
 
-from .contract import LONGEST_PATTERN, Budget, Pattern, RequestError
+from collated_readers.contract import LONGEST_PATTERN, Budget, Pattern, RequestError
+
 from .literals import fold, required_literals
 
 __all__ = ["TEXT_SECONDS", "FindLine", "line_finder", "needles_of"]
