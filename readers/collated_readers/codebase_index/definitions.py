@@ -91,7 +91,7 @@ def check_symbols(db: sqlite3.Connection) -> None:
     if db.execute(_MISSING).fetchone()[0]:
         raise StoreError(
             "symbols_missing",
-            "the store was built without the grammars of its languages: it knows no symbols; build it again",
+            "the store was built without the grammars of its languages: it knows no symbols",
         )
 
 

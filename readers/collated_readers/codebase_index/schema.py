@@ -79,7 +79,7 @@ def facts_of(db: sqlite3.Connection, tables: Mapping[str, str]) -> StoreFacts:
         _check_ordinary(db, tables, name)
     _check_fts(db)
     if meta_of(db, "built_at") is None:
-        raise StoreError("index_incomplete", "the store's first build has not finished; build it again")
+        raise StoreError("index_incomplete", "the store's first build has not finished")
     files, symbols, chunks, parsed = map(integer, db.execute(_COUNTS).fetchone())
     model = model_of(db)
     return StoreFacts(
