@@ -4,13 +4,28 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
+from .contract import StoreError
 from .values import text
 
-__all__ = ["declaration_of", "is_ordinary", "lacking"]
+__all__ = ["check_ordinary", "declaration_of", "is_ordinary", "lacking"]
 
 _ORDINARY = re.compile(r"CREATE\s+TABLE\b", re.IGNORECASE)
+
+
+def check_ordinary(
+    db: sqlite3.Connection, tables: Mapping[str, str], name: str, columns: Collection[str]
+) -> None:
+    """Return when *name* is an ordinary table of a store with these *tables*, and *columns* are its own.
+
+    Raises:
+        StoreError: `wrong_schema`.
+    """
+    if tables.get(name) != "table" or not is_ordinary(db, name):
+        raise StoreError("wrong_schema", f"the store has no table {name}, or something else of that name")
+    for column in lacking(db, name, columns):
+        raise StoreError("wrong_schema", f"the store's table {name} has no ordinary column {column}")
 
 
 def declaration_of(db: sqlite3.Connection, name: str) -> str:

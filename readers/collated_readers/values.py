@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from collated_readers.contract import StoreError
+from .contract import StoreError
 
-__all__ = ["Row", "integer", "optional_text", "text"]
+__all__ = ["Row", "finite", "integer", "optional_text", "text"]
 
 Row = tuple[Any, ...]
 """A row as sqlite3 gives it: every value may be of any type until one of the functions here says so."""
@@ -41,6 +42,17 @@ def integer(value: object) -> int:
     if isinstance(value, int):
         return value
     raise StoreError("damaged", f"the store holds {_name(value)} where its format demands an integer")
+
+
+def finite(rank: object) -> float:
+    """Return *rank* if it is a number that can be compared.
+
+    Raises:
+        StoreError: `invalid_rank`.
+    """
+    if isinstance(rank, float) and math.isfinite(rank):
+        return rank
+    raise StoreError("invalid_rank", "the store's index gives a rank that is not a finite number")
 
 
 def _name(value: object) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -28,7 +27,7 @@ from collated_readers.contract import (
 from collated_readers.matching.lines import line_finder
 from collated_readers.matching.literals import fold
 from collated_readers.matching.within import path_matcher_of
-from collated_readers.passes.search import score_of
+from collated_readers.shown import beginning_of, digest_of, score_of
 
 from .ids import NativeId, text_id
 from .layout import Layout, quoted
@@ -36,8 +35,6 @@ from .lexical import KIND, in_id_order
 from .passages import Row, checked_text, found_as, names_documents, passages, place_of
 
 __all__ = ["Book"]
-
-_SNIPPET_CHARACTERS = 160
 
 
 class Book:
@@ -121,10 +118,7 @@ class Book:
     def digests(self, ranked: Sequence[Ranked]) -> list[bytes]:
         """Return 16 bytes for each of *ranked*, the same for the same text; none for one that is gone."""
         rows = (found_as(self._db, self._columns, one.id) for one in ranked)
-        return [
-            hashlib.blake2b(checked_text(row[1], row[0]).encode(), digest_size=16).digest() if row else b""
-            for row in rows
-        ]
+        return [digest_of(checked_text(row[1], row[0])) if row else b"" for row in rows]
 
     def documents(self) -> Counter[str]:
         """Return how many passages each document has."""
@@ -150,13 +144,12 @@ class Book:
             if row is None:
                 continue
             record = self._record(row)
-            snippet = " ".join(record.text.split())[:_SNIPPET_CHARACTERS] + "…"
             hits.append(
                 Hit(
                     id=one.id,
                     doc=record.doc,
                     heading_path=record.heading_path,
-                    snippet=snippet,
+                    snippet=beginning_of(record.text),
                     score=score_of(one.rank, query),
                     kind=KIND,
                     tier="dense",

@@ -11,7 +11,8 @@ from contextlib import closing
 from typing import Any
 
 from collated_readers.contract import StoreError, StoreFacts
-from collated_readers.declared import declaration_of, is_ordinary, lacking
+from collated_readers.declared import check_ordinary, declaration_of
+from collated_readers.fts.support import check_fts5
 from collated_readers.values import integer, optional_text, text
 
 from .vectors import model_of
@@ -68,15 +69,15 @@ def facts_of(db: sqlite3.Connection, tables: Mapping[str, str]) -> StoreFacts:
     Raises:
         StoreError: `unsupported_version`, `wrong_schema`, `fts5_missing`, `index_incomplete`, `damaged`.
     """
-    _check_ordinary(db, tables, "meta")
+    check_ordinary(db, tables, "meta", _COLUMNS["meta"])
     version = meta_of(db, "schema_version") or ""
     if not (version.isascii() and version.isdigit()) or not 1 <= int(version[:9]) <= _NEWEST:
         raise StoreError(
             "unsupported_version",
             f"the store has schema version {version!r:.40}; this reader supports {VERSIONS}",
         )
-    for name in _COLUMNS:
-        _check_ordinary(db, tables, name)
+    for name, columns in _COLUMNS.items():
+        check_ordinary(db, tables, name, columns)
     _check_fts(db)
     if meta_of(db, "built_at") is None:
         raise StoreError("index_incomplete", "the store's first build has not finished")
@@ -112,25 +113,11 @@ def has_column(db: sqlite3.Connection, table: str, column: str) -> bool:
     return bool(found == (0,))
 
 
-def _check_ordinary(db: sqlite3.Connection, tables: Mapping[str, str], name: str) -> None:
-    if tables.get(name) != "table" or not is_ordinary(db, name):
-        raise StoreError("wrong_schema", f"the store has no table {name}, or something else of that name")
-    for column in lacking(db, name, _COLUMNS[name]):
-        raise StoreError("wrong_schema", f"the store's table {name} has no ordinary column {column}")
-
-
 def _check_fts(db: sqlite3.Connection) -> None:
     if not _FTS5.match(declaration_of(db, "fts_chunks")):
         raise StoreError("wrong_schema", "the store has no FTS5 table fts_chunks over its chunks")
-    try:
-        # Only with MATCH can it be asked: it names a column that `chunks` lacks (T1).
-        db.execute("SELECT rowid FROM fts_chunks WHERE fts_chunks MATCH 'a' LIMIT 1").fetchone()
-    except sqlite3.OperationalError as error:
-        if not str(error).startswith("no such module"):
-            raise
-        raise StoreError(
-            "fts5_missing", f"this Python's sqlite3 (SQLite {sqlite3.sqlite_version}) was built without FTS5"
-        ) from error
+    # Only with MATCH can it be asked: it names a column that `chunks` lacks (T1).
+    check_fts5(db, "SELECT rowid FROM fts_chunks WHERE fts_chunks MATCH 'a' LIMIT 1")
     columns = [row[0] for row in db.execute("SELECT name FROM pragma_table_info('fts_chunks')")]
     if columns != _FTS_COLUMNS:
         raise StoreError("wrong_schema", f"the store's fts_chunks has other columns than {_FTS_COLUMNS}")

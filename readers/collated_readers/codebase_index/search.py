@@ -7,29 +7,26 @@ of them, and sorted by (rank, id) here: ids are made of several columns.
 
 from __future__ import annotations
 
-import hashlib
-import math
 import sqlite3
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from collated_readers.contract import Hit, Query, Ranked, StoreError, Tier
+from collated_readers.contract import Hit, Query, Ranked, Tier
 from collated_readers.matching.within import filter_argument, path_matcher_of
-from collated_readers.passes.search import score_of
 from collated_readers.secrets import redacted
-from collated_readers.values import Row, integer, optional_text, text
+from collated_readers.shown import beginning_of, digest_of, score_of
+from collated_readers.values import Row, finite, integer, optional_text, text
 
 from .names import line_in, named
 from .places import IN_FILTER, Place, places_at
 from .snippets import Shown, shown_name, shown_words, snippet_of
 from .words import key_of, match_of, phrases_of, tiers_of, words_of
 
-__all__ = ["digests_of", "finite", "hits_of", "ranked_of"]
+__all__ = ["digests_of", "hits_of", "ranked_of"]
 
 _BEST = """
 SELECT rowid, bm25(fts_chunks) AS best FROM fts_chunks WHERE fts_chunks MATCH ? ORDER BY best LIMIT ?"""
-_BEGINNING = 160  # characters, as in other formats
 _TIES = 4  # fetched beyond the limit; only a longer tie at the limit needs the whole list
 _JOINED = """
 SELECT x.rowid, bm25(fts_chunks) AS best FROM fts_chunks AS x
@@ -92,17 +89,6 @@ def _rows(db: sqlite3.Connection, sql: str, arguments: tuple[str, ...], limit: i
     return {row: rank for row, rank in ranks.items() if rank <= last}
 
 
-def finite(rank: object) -> float:
-    """Return *rank* if it is a number that can be compared.
-
-    Raises:
-        StoreError: `invalid_rank`.
-    """
-    if isinstance(rank, float) and math.isfinite(rank):
-        return rank
-    raise StoreError("invalid_rank", "the store's index gives a rank that is not a finite number")
-
-
 # --------------------------------------------------------------------------- hits
 
 
@@ -152,7 +138,7 @@ def _hit(db: sqlite3.Connection, showing: _Showing, one: Ranked, place: Place) -
 def _snippet(db: sqlite3.Connection, showing: _Showing, one: Ranked, chunk: tuple[Place, int, str]) -> str:
     place, file, body = chunk
     if one.tier == "dense":
-        return " ".join(body.split())[:_BEGINNING] + "…"
+        return beginning_of(body)
     if one.tier != "symbol":
         return snippet_of(body, showing.phrase if one.tier == "phrase" else showing.words)
     line = line_in(db, showing.key, file, (place.line_start, place.line_end))
@@ -166,4 +152,4 @@ def digests_of(db: sqlite3.Connection, ranked: Sequence[Ranked]) -> list[bytes]:
         StoreError: `damaged`.
     """
     rows = (db.execute(_TEXT, (one.row,)).fetchone() for one in ranked)
-    return [hashlib.blake2b(text(row[0]).encode(), digest_size=16).digest() if row else b"" for row in rows]
+    return [digest_of(text(row[0])) if row else b"" for row in rows]

@@ -14,12 +14,11 @@ from collated_readers.contract import Embed, Hit, Query, Ranked, RequestError, S
 from collated_readers.fusing import dense_depth, reciprocal
 from collated_readers.matching.within import filter_argument
 from collated_readers.passes.filters import IN_FILTER
-from collated_readers.passes.search import score_of
+from collated_readers.shown import beginning_of, score_of
 from collated_readers.values import text
 
 __all__ = ["dense_hits_of", "fused_of", "model_of"]
 
-_SNIPPET_CHARACTERS = 160
 _UNIT_TOLERANCE = 1e-6  # float32 rounding of a unit vector stays far below
 
 _MODEL = "SELECT model FROM embeddings LIMIT 1"
@@ -100,7 +99,7 @@ def dense_hits_of(db: sqlite3.Connection, query: Query, ranked: Sequence[Ranked]
                 id=one.id,
                 doc=text(path),
                 heading_path=text(heading_path),
-                snippet=" ".join(text(body).split())[:_SNIPPET_CHARACTERS] + "…",
+                snippet=beginning_of(text(body)),
                 score=score_of(one.rank, query),
                 kind=text(kind),
                 tier="dense",

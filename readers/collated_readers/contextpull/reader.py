@@ -22,7 +22,7 @@ from collated_readers.contract import (
 )
 from collated_readers.matching.lines import needles_of
 from collated_readers.matching.within import path_matcher_of
-from collated_readers.passes.search import digests_of, hits_of, ranked_of
+from collated_readers.passes.search import hits_of, ranked_of
 from collated_readers.passes.terms import phrases_of
 from collated_readers.passes.vocabulary import vocabulary_of
 from collated_readers.passes.words import loosened_of, tiers_of, words_of
@@ -32,7 +32,7 @@ from .contents import contents_of
 from .grep import matches_of, texts_of
 from .hybrid import dense_hits_of, fused_of
 from .schema import VERSIONS, facts_of, is_contextpull
-from .sections import neighbours_of, reading_of
+from .sections import digests_of, neighbours_of, reading_of
 
 if TYPE_CHECKING:
     from collated_readers.postings import Postings

@@ -9,7 +9,9 @@ import sqlite3
 from collections.abc import Mapping
 
 from collated_readers.contract import StoreError, StoreFacts
-from collated_readers.values import integer, text
+from collated_readers.declared import check_ordinary, declaration_of
+from collated_readers.fts.support import check_fts5
+from collated_readers.values import integer
 
 from .contents import meta_of
 from .hybrid import model_of
@@ -29,7 +31,6 @@ _OPTIONAL = frozenset({"embeddings"})
 _FTS_COLUMNS = ["id", "heading_path", "text"]
 _OTHERS = frozenset({"symbols", "chunks", "fts_chunks"})  # codebase-index keeps its version in `meta` too
 
-_ORDINARY = re.compile(r"CREATE\s+TABLE\b", re.IGNORECASE)
 _FTS5 = re.compile(
     r"CREATE\s+VIRTUAL\s+TABLE\b[^(]*\bUSING\s+fts5\b(?!.*\bcontent\s*=)", re.IGNORECASE | re.DOTALL
 )
@@ -53,7 +54,7 @@ def facts_of(db: sqlite3.Connection, tables: Mapping[str, str]) -> StoreFacts:
     Raises:
         StoreError: `unsupported_version`, `wrong_schema`, `fts5_missing`, `building`, `damaged`.
     """
-    _check_ordinary(db, tables, "meta")
+    check_ordinary(db, tables, "meta", _COLUMNS["meta"])
     version = meta_of(db, "schema_version") or ""
     if version.split(".", 1)[0] != _MAJOR:
         raise StoreError(
@@ -61,7 +62,7 @@ def facts_of(db: sqlite3.Connection, tables: Mapping[str, str]) -> StoreFacts:
             f"the store has schema version {version!r:.40}; this reader supports {VERSIONS}",
         )
     for name in _COLUMNS.keys() - _OPTIONAL | (_OPTIONAL & tables.keys()):
-        _check_ordinary(db, tables, name)
+        check_ordinary(db, tables, name, _COLUMNS[name])
     _check_fts(db)
     if meta_of(db, "corpus_fingerprint") is None:
         raise StoreError("building", "the store is in the middle of its first ingest")
@@ -77,39 +78,17 @@ def facts_of(db: sqlite3.Connection, tables: Mapping[str, str]) -> StoreFacts:
     )
 
 
-def _check_ordinary(db: sqlite3.Connection, tables: Mapping[str, str], name: str) -> None:
-    if tables.get(name) != "table" or not _ORDINARY.match(_declaration(db, name)):
-        raise StoreError("wrong_schema", f"the store has no table {name}, or something else of that name")
-    # hidden: 2 and 3 are generated columns, which a hostile store could make compute for ever
-    columns: dict[str, int] = dict(db.execute("SELECT name, hidden FROM pragma_table_xinfo(?)", (name,)))
-    for column in sorted(_COLUMNS[name]):
-        if columns.get(column) != 0:
-            raise StoreError("wrong_schema", f"the store's table {name} has no ordinary column {column}")
-
-
 def _check_fts(db: sqlite3.Connection) -> None:
-    if not _FTS5.match(_declaration(db, "sections_fts")):
+    if not _FTS5.match(declaration_of(db, "sections_fts")):
         raise StoreError(
             "wrong_schema", "the store has no FTS5 table sections_fts, or not one with its own content"
         )
-    try:
-        db.execute("SELECT rowid FROM sections_fts LIMIT 1").fetchone()
-    except sqlite3.OperationalError as error:
-        if not str(error).startswith("no such module"):
-            raise
-        raise StoreError(
-            "fts5_missing", f"this Python's sqlite3 (SQLite {sqlite3.sqlite_version}) was built without FTS5"
-        ) from error
+    check_fts5(db, "SELECT rowid FROM sections_fts LIMIT 1")
     columns = [row[0] for row in db.execute("SELECT name FROM pragma_table_info('sections_fts')")]
     if columns != _FTS_COLUMNS:
         raise StoreError(
             "wrong_schema", "the store's sections_fts does not have the columns id, heading_path, text"
         )
-
-
-def _declaration(db: sqlite3.Connection, name: str) -> str:
-    row = db.execute("SELECT sql FROM sqlite_master WHERE name = ? AND type = 'table'", (name,)).fetchone()
-    return "" if row is None or row[0] is None else text(row[0])
 
 
 def _identity(db: sqlite3.Connection, version: str) -> str:

@@ -1,20 +1,31 @@
-"""Reading by id: one section, those around it, and the table that it continues."""
+"""Reading by id: one section, those around it, the table that it continues, what tells its text."""
 
 from __future__ import annotations
 
 import re
 import sqlite3
+from collections.abc import Sequence
 from itertools import dropwhile, pairwise
 
 from msgspec import Struct
 
-from collated_readers.contract import CONTEXT_LIMITS, Neighbours, Reading, Record, RequestError, clamped
+from collated_readers.contract import (
+    CONTEXT_LIMITS,
+    Neighbours,
+    Ranked,
+    Reading,
+    Record,
+    RequestError,
+    clamped,
+)
+from collated_readers.shown import digest_of
 from collated_readers.values import Row, integer, optional_text, text
 
-__all__ = ["neighbours_of", "reading_of"]
+__all__ = ["digests_of", "neighbours_of", "reading_of"]
 
 _COLUMNS = "s.id, d.path, s.heading_path, s.kind, s.text, s.prev_id, s.next_id, s.doc_id, s.ordinal"
 _FROM = "FROM sections AS s JOIN documents AS d ON d.doc_id = s.doc_id"
+_TEXT = "SELECT text FROM sections WHERE id = ?"
 _BY_ID = f"SELECT {_COLUMNS} {_FROM} WHERE s.id = ?"
 _ABOVE = f"SELECT {_COLUMNS} {_FROM} WHERE s.doc_id = ? AND s.ordinal < ? ORDER BY s.ordinal DESC LIMIT ?"
 _BELOW = f"SELECT {_COLUMNS} {_FROM} WHERE s.doc_id = ? AND s.ordinal > ? ORDER BY s.ordinal LIMIT ?"
@@ -72,6 +83,16 @@ def neighbours_of(db: sqlite3.Connection, record_id: str, before: int, after: in
     above = _walk(db, section, "prev_id", clamped(before, CONTEXT_LIMITS), seen)
     below = _walk(db, section, "next_id", clamped(after, CONTEXT_LIMITS), seen)
     return Neighbours((*above[::-1], section.record, *below), _first_of_run(db, section.record))
+
+
+def digests_of(db: sqlite3.Connection, ranked: Sequence[Ranked]) -> list[bytes]:
+    """Return 16 bytes for each of *ranked*, the same for the same text; none for a record that is gone.
+
+    Raises:
+        StoreError: `damaged`.
+    """
+    rows = (db.execute(_TEXT, (one.id,)).fetchone() for one in ranked)
+    return [digest_of(text(row[0])) if row else b"" for row in rows]
 
 
 def _section(db: sqlite3.Connection, record_id: str) -> _Section:

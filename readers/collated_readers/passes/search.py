@@ -7,20 +7,19 @@ The list is the contract's all the same.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import math
 import sqlite3
 from collections.abc import Sequence
 
-from collated_readers.contract import Hit, Query, Ranked, StoreError, Tier
+from collated_readers.contract import Hit, Query, Ranked, Tier
 from collated_readers.matching.within import filter_argument
-from collated_readers.values import Row, text
+from collated_readers.shown import score_of
+from collated_readers.values import Row, finite, text
 
 from .filters import IN_FILTER
 from .words import match_of, tiers_of, words_of
 
-__all__ = ["digests_of", "hits_of", "ranked_of", "score_of"]
+__all__ = ["hits_of", "ranked_of"]
 
 _BEST = """
 SELECT rowid, bm25(sections_fts, 0.0, 2.0, 1.0) AS best FROM sections_fts
@@ -48,8 +47,6 @@ WHERE f.id = ?"""
 
 _INDEXED = "SELECT c1, c2 FROM sections_fts_content WHERE id = ?"
 
-_TEXT = "SELECT text FROM sections WHERE id = ?"
-
 _SNIPPET = """
 SELECT snippet(sections_fts, 2, '**', '**', '…', 20) FROM sections_fts
 WHERE sections_fts MATCH ? AND rowid = ?"""
@@ -72,7 +69,7 @@ def ranked_of(db: sqlite3.Connection, query: Query, tier: Tier) -> list[Ranked]:
         rows = _joined(db, match, within, query.limit)
     seen: dict[str, Ranked] = {}
     for row, record_id, rank in rows:
-        seen.setdefault(text(record_id), Ranked(text(record_id), tier, _finite(rank), int(row)))
+        seen.setdefault(text(record_id), Ranked(text(record_id), tier, finite(rank), int(row)))
     return list(seen.values())
 
 
@@ -83,7 +80,7 @@ def _best(db: sqlite3.Connection, match: str, limit: int) -> list[Row] | None:
         rows = db.execute(_BEST, (match, -1)).fetchall()
     if not rows:
         return []
-    best = [(row, _finite(rank)) for row, rank in rows]
+    best = [(row, finite(rank)) for row, rank in rows]
     last = best[min(limit, len(best)) - 1][1]
     ranks = {row: rank for row, rank in best if rank <= last}
     ids = db.execute(_IDS, (json.dumps(list(ranks)),)).fetchall()
@@ -97,12 +94,6 @@ def _joined(db: sqlite3.Connection, match: str, within: str | None, limit: int) 
     if within is None:
         return db.execute(_JOINED, (match, limit)).fetchall()
     return db.execute(_FILTERED, (match, within, limit)).fetchall()
-
-
-def _finite(rank: object) -> float:
-    if isinstance(rank, float) and math.isfinite(rank):
-        return rank
-    raise StoreError("invalid_rank", "the store's index gives a rank that is not a finite number")
 
 
 def hits_of(db: sqlite3.Connection, query: Query, ranked: Sequence[Ranked]) -> list[Hit]:
@@ -147,18 +138,3 @@ def _present(words: list[str], indexed: str) -> list[str]:
         return words
     folded = indexed.lower()
     return [word for word in words if not word.isascii() or word in folded]
-
-
-def digests_of(db: sqlite3.Connection, ranked: Sequence[Ranked]) -> list[bytes]:
-    """Return 16 bytes for each of *ranked*, the same for the same text; none for a record that is gone.
-
-    Raises:
-        StoreError: `damaged`.
-    """
-    rows = (db.execute(_TEXT, (one.id,)).fetchone() for one in ranked)
-    return [hashlib.blake2b(text(row[0]).encode(), digest_size=16).digest() if row else b"" for row in rows]
-
-
-def score_of(rank: float, query: Query) -> float:
-    """Return what people see of *rank*; sums of reciprocal ranks are shown a hundredfold."""
-    return round(-rank * 100, 2) if query.is_hybrid else round(-rank, 2)

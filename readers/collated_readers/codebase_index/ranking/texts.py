@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from collated_readers.codebase_index.search import finite
-from collated_readers.values import Row, integer, text
+from collated_readers.values import Row, finite, integer, text
 
 from .found import Found
 from .query import Asked, Term
