@@ -76,8 +76,16 @@ class Symbols(Struct, frozen=True):
 class SymbolTable(Struct, frozen=True):
     """All symbols of a store, held so that they are found without it; good as long as its bytes are."""
 
+    @property
+    def size(self) -> int:
+        """Return how many symbols there are."""
+        raise NotImplementedError
+
     def find(self, name: str, limit: int, *, exact: bool) -> Symbols:
-        """Return what `CodeReader.symbols` does, in microseconds; any thread may ask."""
+        """Return what `CodeReader.symbols` does; any thread may ask.
+
+        It takes microseconds, and some for each symbol that is shown, or looked at as `Owner.member`.
+        """
         raise NotImplementedError
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,17 @@ from collated.coding import inside
 from collated.errors import RequestFailed
 from collated.protocol import METHODS, SymbolsParams, SymbolsResult
 from collated_readers import RequestError, StoreError
-from collated_readers.code import Chunk, Coverage, Impact, Node, Reference, References, Symbol, Symbols
+from collated_readers.code import (
+    Chunk,
+    Coverage,
+    Impact,
+    Node,
+    Reference,
+    References,
+    Symbol,
+    Symbols,
+    SymbolTable,
+)
 from collated_readers.opening import StoreConnection
 
 if TYPE_CHECKING:
@@ -126,6 +137,40 @@ async def test_symbols_are_those_of_the_bytes_that_lie_there_now(
         [],
         ["pydantic/main.py", "pydantic/v1/main.py"],
     )
+
+
+class Table(SymbolTable, frozen=True):
+    """Has one symbol, called as the thread that looks it up."""
+
+    many: int
+
+    @property
+    def size(self) -> int:
+        """Say how many there are."""
+        return self.many
+
+    def find(self, name: str, limit: int, *, exact: bool) -> Symbols:
+        """Find the one."""
+        return Symbols((symbol(threading.current_thread().name),))
+
+
+@pytest.mark.parametrize(
+    ("symbols", "limit", "is_here"), [(99, 50, True), (99_999, 50, False), (99, 1_000, False)]
+)
+async def test_the_loop_looks_up_no_more_symbols_than_it_has_time_for(
+    code_world: OpenCode, symbols: int, limit: int, is_here: bool
+) -> None:
+    opened = await code_world({"a": {}, "b": {}, "c": {}})
+    table = Table(symbols)
+
+    def symbol_table(_: object) -> SymbolTable:
+        return table
+
+    vars(opened.coded)["symbol_table"] = symbol_table  # which makes it a `TabledReader`
+
+    result = await ask(opened, "symbols", limit=limit)
+
+    assert [each.name == threading.current_thread().name for each in result.symbols] == [is_here] * 3
 
 
 async def test_references_say_by_whom_and_which_stores_know_but_a_part(code_world: OpenCode) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
-from bisect import bisect_left
+from array import array
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import groupby
+from itertools import accumulate, groupby
 from string import ascii_lowercase, ascii_uppercase
+from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from collated_readers.code import How, Symbol, Symbols, SymbolTable
 
@@ -33,46 +36,76 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(tuple[Symbol, ...])
 
 
+class _Beginning(NamedTuple):
+    """The names that begin in one way: where they are in `lowered`, and how many symbols they have."""
+
+    first: int
+    last: int
+    symbols: int
+
+
 class _Table(SymbolTable, frozen=True):
     """Symbols by name: `names` ascending, and for each how many there are, and they, encoded.
 
     Most are never asked for, and encoded they take a third of the memory and no time of the collector.
-    `lowered` are the names in small letters, ascending, and `order` their places in `names`; `spelled` has
-    the places by what is left of a name without case and separators.
+    `lowered` are the names in small letters, ascending; `order` has their places in `names`, and `totals`
+    how many symbols those before each have, all as C integers. `spelled` has the places by what is left of
+    a name without case and separators.
     """
 
     names: Sequence[str]
     counts: Sequence[int]
     symbols: Sequence[bytes]
     lowered: Sequence[str]
-    order: Sequence[int]
+    order: bytes
+    totals: bytes
     spelled: Mapping[str, Sequence[int]]
+
+    @property
+    def size(self) -> int:
+        """See `SymbolTable.size`."""
+        return memoryview(self.totals).cast("i")[-1]
 
     def find(self, name: str, limit: int, *, exact: bool) -> Symbols:
         """See `SymbolTable.find`."""
-        place = bisect_left(self.names, name)
-        if self.names[place : place + 1] == [name]:
-            more = 0 if exact else self._count(self._beginning(name)) - self.counts[place]
+        place = self._place(name)
+        if place is not None:
+            more = 0 if exact else self._beginning(name).symbols - self.counts[place]
             return self._answer([place], "exact", limit, more)
-        if not exact and (places := self._beginning(name)):
-            return self._answer(sorted(places), "prefix", limit)
+        if not exact and (beginning := self._beginning(name)).symbols:
+            found = self._answer(self._places(beginning, limit), "prefix", limit)
+            return replace(found, is_truncated=beginning.symbols > limit)
         member = member_of(name)
-        if member is not None and (found := self._owned(member)):
-            return Symbols(tuple(found[:limit]), "member", is_truncated=len(found) > limit)
+        if member is not None and (members := self._owned(member)):
+            return Symbols(tuple(members[:limit]), "member", is_truncated=len(members) > limit)
         spelled: Sequence[int] = () if exact else self.spelled.get(key_of(name), ())
         return self._answer(spelled, "parts" if spelled else "exact", limit)
 
-    def _beginning(self, name: str) -> Sequence[int]:
-        """Return the places of the names that begin so, whatever the case of ASCII letters."""
+    def _place(self, name: str) -> int | None:
+        place = bisect_left(self.names, name)
+        return place if self.names[place : place + 1] == [name] else None
+
+    def _beginning(self, name: str) -> _Beginning:
+        """Return where the names are that begin so, whatever the case of ASCII letters."""
         beginning = name.translate(_TO_LOWER)
-        first = last = bisect_left(self.lowered, beginning)
-        while last < len(self.lowered) and self.lowered[last].startswith(beginning):
-            last += 1
-        return self.order[first:last]
+        first = bisect_left(self.lowered, beginning)
+        last = bisect_right(self.lowered, beginning, first, key=lambda each: each[: len(beginning)])
+        totals = memoryview(self.totals).cast("i")
+        return _Beginning(first, last, totals[last] - totals[first])
+
+    def _places(self, beginning: _Beginning, limit: int) -> list[int]:
+        """Return the places of the first *limit* names, ascending: each has a symbol or more."""
+        import numpy as np  # not before: the client imports this module too
+
+        places = np.frombuffer(self.order, np.int32)[beginning.first : beginning.last]
+        if len(places) > limit:
+            places = np.partition(places, limit - 1)[:limit]
+        first: list[int] = np.sort(places).tolist()
+        return first
 
     def _owned(self, member: Member) -> list[Symbol]:
-        place = bisect_left(self.names, member.name)
-        if self.names[place : place + 1] != [member.name]:
+        place = self._place(member.name)
+        if place is None:
             return []
         qualified = f"{member.owner}.{member.name}"
         found = _decoder.decode(self.symbols[place])
@@ -82,16 +115,14 @@ class _Table(SymbolTable, frozen=True):
         free = (one for one in found if one.qualified is None or one.qualified == one.name)
         return [one for one in free if module_of(one.path) == member.owner]
 
-    def _count(self, places: Sequence[int]) -> int:
-        return sum(self.counts[place] for place in places)
-
     def _answer(self, places: Sequence[int], how: How, limit: int, more: int = 0) -> Symbols:
         found: list[Symbol] = []
         for place in places:
             if len(found) >= limit:
                 break
             found += _decoder.decode(self.symbols[place])
-        return Symbols(tuple(found[:limit]), how, more, is_truncated=self._count(places) > limit)
+        count = sum(map(self.counts.__getitem__, places))
+        return Symbols(tuple(found[:limit]), how, more, is_truncated=count > limit)
 
 
 def symbol_table_of(db: sqlite3.Connection) -> SymbolTable:
@@ -102,8 +133,13 @@ def symbol_table_of(db: sqlite3.Connection) -> SymbolTable:
     """
     check_symbols(db)
     every = symbols_from([definition_of(row) for row in db.execute(_EVERY)])
-    groups = {name: list(each) for name, each in groupby(every, key=lambda symbol: symbol.name)}
+    return _table_of({name: list(each) for name, each in groupby(every, key=lambda symbol: symbol.name)})
+
+
+def _table_of(groups: Mapping[str, Sequence[Symbol]]) -> SymbolTable:
+    """Return the table of symbols that are grouped by their names. Pure."""
     names = sorted(groups)
+    counts = [len(groups[name]) for name in names]
     lowered = [name.translate(_TO_LOWER) for name in names]
     order = sorted(range(len(names)), key=lowered.__getitem__)
     spelled: dict[str, list[int]] = defaultdict(list)
@@ -113,9 +149,10 @@ def symbol_table_of(db: sqlite3.Connection) -> SymbolTable:
     spelled.pop("", None)
     return _Table(
         names=names,
-        counts=[len(groups[name]) for name in names],
+        counts=counts,
         symbols=[_encoder.encode(groups[name]) for name in names],
         lowered=[lowered[place] for place in order],
-        order=order,
+        order=array("i", order).tobytes(),
+        totals=array("i", accumulate((counts[place] for place in order), initial=0)).tobytes(),
         spelled=dict(spelled),
     )

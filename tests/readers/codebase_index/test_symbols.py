@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import string
+from collections import UserList
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from collated_readers import Budget, StoreError
 from collated_readers.code import Symbol, Symbols
@@ -137,6 +139,30 @@ def test_a_table_finds_what_a_store_of_any_names_finds(
     table = symbol_table_of(store.db)
     for asked in {name, f"Town.{name}", *(each for each, _ in names)}:
         assert table.find(asked, limit, exact=exact) == symbols_of(store.db, asked, limit, exact=exact)
+
+
+class Counted(UserList[Any]):
+    """Names, of which is counted how often any was looked at."""
+
+    looks = 0
+
+    def __getitem__(self, place: Any) -> Any:
+        self.looks += 1
+        return self.data[place]
+
+
+@pytest.mark.parametrize("name", ["", "n", "N_", "n_4"])
+def test_a_table_looks_at_few_of_the_names_that_begin_so(small_store: Callable[[], Any], name: str) -> None:
+    store = small_store()
+    file = store.file("a.py")
+    for number in range(3_000):
+        store.symbol(file, f"{'nN'[number % 2]}_{number}", number + 1)
+    table = symbol_table_of(store.db)
+    names = Counted(table.lowered)  # type: ignore[attr-defined]  # of this kind of table
+    watched = replace(table, lowered=names)
+    assert watched.find(name, 7, exact=False) == symbols_of(store.db, name, 7, exact=False)
+    assert names.looks < 100
+    assert table.size == 3_000
 
 
 def test_a_table_without_symbols_is_refused_as_the_store_is(code_store: CodeStore) -> None:
