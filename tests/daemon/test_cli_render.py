@@ -203,6 +203,22 @@ def test_stores_are_a_table_that_says_what_to_do_about_those_that_are_not_open()
     assert text(overview.stores(protocol.StoresResult([]))) == []
 
 
+def test_a_store_that_needs_attention_says_so_and_all_is_told_of_one_that_is_named() -> None:
+    details = {"built_at": "2026-11-30", "languages": ["c", "python"], "files_changed": 3}
+    result = protocol.StoresResult([store(), store(format="codes", details=details)])
+    changed = "    3 files changed since it was indexed; index the project again with codes"
+    row = "docs  open  contextpull 1.0  2 documents, 9 records  /p/docs.sqlite"
+    other = "docs  open  codes 1.0        2 documents, 9 records  /p/docs.sqlite"
+
+    assert text(overview.stores(result)) == [row, other, changed]
+    assert text(overview.stores(result, in_full=True)) == [
+        row,
+        other,
+        "    built 2026-11-30, languages c, python",
+        changed,
+    ]
+
+
 def test_status_is_told_in_words() -> None:
     shown = "\n".join(text(overview.status(status(config_error="search.deadline_s is 0"))))
     assert "collated 1.2.3, process 7, up 1 h 2 min" in shown
@@ -280,6 +296,11 @@ def test_there_is_advice_for_every_code_of_a_store_and_for_codes_to_come() -> No
 
 # --------------------------------------------------------------------------- hostile stores
 
+
+def in_full(each: protocol.StoreStatus) -> Iterable[Line]:
+    return overview.stores(protocol.StoresResult([each]), in_full=True)
+
+
 RESULTS: list[tuple[Any, Any]] = [
     (render.search, search_result(hit(id=NASTY, heading_path=NASTY, snippet=f"**{NASTY}**", store=NASTY))),
     (functools.partial(render.grep, pattern=NASTY), matches(NASTY)),
@@ -295,6 +316,8 @@ RESULTS: list[tuple[Any, Any]] = [
     (render.error, RequestFailed("internal", NASTY, NASTY)),
     (overview.store, store(name=NASTY, path=NASTY, schema_version=NASTY, state=NASTY, format=NASTY)),
     (overview.store, store(state="refused", reason=protocol.Reason(NASTY, NASTY))),
+    (overview.store, store(details={"validation": NASTY, "message": NASTY})),
+    (in_full, store(details={"model": NASTY, NASTY: NASTY, "warnings": [{"code": NASTY, "message": NASTY}]})),
     (overview.cache, cache_result(directory=NASTY, error=NASTY)),
     (overview.cache, cache_result(NASTY)),
     (overview.status, status(socket=NASTY, config=NASTY, config_error=NASTY, watch={"error": NASTY})),

@@ -283,6 +283,28 @@ def test_a_project_is_added_by_its_directory(daemon: Daemon, sources: Path) -> N
 # --------------------------------------------------------------------------- readme
 
 
+def test_people_are_told_what_a_store_lacks_and_when_it_was_built(code: Daemon) -> None:
+    listed, named = code.collate("stores"), code.collate("stores", "grammars")
+    doctor = code.collate("doctor", "--json")
+
+    assert (listed.returncode, named.returncode) == (0, 0)
+    assert "(symbols_missing); index the project again" in listed.stdout
+    assert "    built " not in listed.stdout
+    assert "\n    built 2026-11-30T09:45:57Z, commit 59ec704ed9" in named.stdout
+    levels = {each["subject"]: each["level"] for each in json.loads(doctor.stdout)["findings"]}
+    assert levels["store grammars"] == "problem"
+
+
+def test_a_checkout_that_moved_on_is_noted(code: Daemon) -> None:
+    code.wait_for(lambda: "files_changed" in code.status_of("typer")["details"], what="a look at the files")
+    findings = json.loads(code.collate("doctor", "--json").stdout)["findings"]
+
+    (found,) = [each for each in findings if each["subject"] == "store typer"]
+    assert found["level"] == "note"
+    assert found["message"].endswith(" files changed since it was indexed")
+    assert found["advice"] == "index the project again with codebase-index"
+
+
 def test_readme_shows_what_the_commands_print(start_daemon: StartDaemon, sources: Path) -> None:
     daemon = start_daemon(is_launched=False)
     put_projects(daemon, sources, ("typer", "pydantic"))

@@ -1,6 +1,7 @@
 """The commands that ask the daemon one thing and show its answer."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from collated import protocol
@@ -90,7 +91,7 @@ def _stores(session: Session) -> int:
         session.note([line("no stores; add one with `collate add PATH`")])
     from . import overview
 
-    return _show(session, result, overview.stores)
+    return _show(session, result, partial(overview.stores, in_full=bool(given.stores)))
 
 
 def _status(session: Session) -> int:

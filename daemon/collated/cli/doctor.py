@@ -12,6 +12,7 @@ from collated.places import socket_path
 
 from .advice import advice
 from .checks import Finding, Level, check_configuration, check_machine, check_socket, check_units
+from .details import concerns
 from .escape import visible
 from .line import Line, Meaning, Span, line
 from .outcome import FOUND, NOTHING
@@ -62,8 +63,7 @@ def _check_daemon(path: Path) -> Iterator[Finding]:
         with Client(path, timeout_s=_PATIENCE_S) as client:
             yield from _judged(client.status())
             for store in client.stores().stores:
-                if store.state != "open":
-                    yield _about(store)
+                yield from _about(store)
     except DaemonUnreachable as error:
         if error.is_absent:
             yield Finding("daemon", "note", "it does not run; any command but this one starts it")
@@ -100,11 +100,16 @@ def _judged(status: protocol.StatusResult) -> Iterator[Finding]:
     yield Finding("watch", "ok", f"{status.watch.get('directories', 0)} directories")
 
 
-def _about(store: protocol.StoreStatus) -> Finding:
-    """Return what to do about a store that is not open; one that will be soon is no problem."""
-    reason = store.reason or protocol.Reason("", f"it is {store.state}")
-    level: Level = "problem" if store.state in ("refused", "unreadable") else "note"
-    return Finding(f"store {store.name}", level, f"{store.path}: {reason.message}", advice(reason.code))
+def _about(store: protocol.StoreStatus) -> Iterator[Finding]:
+    """Return what to do about a store that is not open or needs attention."""
+    subject = f"store {store.name}"
+    if store.state != "open":  # one that will be soon is no problem
+        reason = store.reason or protocol.Reason("", f"it is {store.state}")
+        level: Level = "problem" if store.state in ("refused", "unreadable") else "note"
+        yield Finding(subject, level, f"{store.path}: {reason.message}", advice(reason.code))
+    for concern in concerns(store):
+        level = "problem" if concern.is_problem else "note"
+        yield Finding(subject, level, f"{store.path}: {concern.message}", concern.advice)
 
 
 def _lines(finding: Finding) -> Iterator[Line]:

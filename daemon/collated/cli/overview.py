@@ -6,6 +6,7 @@ from typing import Any
 from collated.protocol import CacheEntry, CacheResult, StatusResult, StoresResult, StoreStatus
 
 from .advice import advice
+from .details import concerns, facts, warnings
 from .escape import visible
 from .line import Line, Meaning, Span, line, table
 
@@ -21,16 +22,20 @@ _STATE_MEANINGS: Mapping[str, Meaning] = {
 _KILO = 1024
 
 
-def stores(result: StoresResult) -> Iterator[Line]:
-    """Return one row for each store and, below those that are not open, why and what to do."""
+def stores(result: StoresResult, *, in_full: bool = False) -> Iterator[Line]:
+    """Return one row for each store and, below those that need it, what is wrong and what to do.
+
+    *in_full*, all else that is known of a store is told too.
+    """
     rows = list(table(_row(each) for each in result.stores))
     for each, row in zip(result.stores, rows, strict=True):
         yield row
-        yield from _reason(each)
+        for text in _below(each, in_full=in_full):
+            yield line(visible(text), indent=_REASON_INDENT)
 
 
 def store(each: StoreStatus) -> Iterator[Line]:
-    """Return one store's row and, when it is not open, why and what to do."""
+    """Return one store's row and, when something is wrong with it, what that is and what to do."""
     return stores(StoresResult([each]))
 
 
@@ -46,10 +51,15 @@ def _row(each: StoreStatus) -> tuple[Span, ...]:
     )
 
 
-def _reason(each: StoreStatus) -> Iterator[Line]:
+def _below(each: StoreStatus, *, in_full: bool) -> Iterator[str]:
     if each.reason is not None:
-        why = f"{visible(each.reason.message)} ({visible(each.reason.code)}); {advice(each.reason.code)}"
-        yield line(why, indent=_REASON_INDENT)
+        yield f"{each.reason.message} ({each.reason.code}); {advice(each.reason.code)}"
+    if in_full and (known := ", ".join(facts(each))):
+        yield known
+    for concern in concerns(each):
+        yield f"{concern.message}; {concern.advice}"
+    if in_full:
+        yield from warnings(each)
 
 
 def status(result: StatusResult) -> Iterator[Line]:
