@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from collated_readers.secrets import redacted
+from collated_readers.secrets import redacted, redacted_each
 
 # Every secret here is made up, and put together so that no line of this file looks like one.
 NOISE = "aB3dE5" + "fG7hI9jK" + "1lM2nO4pQ6" + "rS8tU0vW2xY"
@@ -356,6 +356,11 @@ MARK = re.compile(r"<<redacted:[a-z_]+>>")
 def test_nothing_is_left_to_redact(text: str) -> None:
     once = redacted(text)
     assert redacted(once) == once
+
+
+@given(st.lists(TEXTS, max_size=5))
+def test_many_at_once_are_what_each_is(texts: list[str]) -> None:
+    assert list(redacted_each(texts)) == list(map(redacted, texts))
 
 
 @given(TEXTS)

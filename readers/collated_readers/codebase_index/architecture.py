@@ -9,14 +9,17 @@ from typing import Any
 import msgspec
 
 from collated_readers.contract import StoreError
+from collated_readers.secrets import redacted
 
 from .schema import meta_of
 
 __all__ = ["architecture_of"]
 
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
 
 def architecture_of(db: sqlite3.Connection) -> Mapping[str, Any] | None:
-    """Return the cached report as it is, None where the program that made the store knew none (schema 1, 2).
+    """Return the report without secrets, None where the program that made the store knew none (schema 1, 2).
 
     Raises:
         StoreError: `damaged`.
@@ -25,6 +28,19 @@ def architecture_of(db: sqlite3.Connection) -> Mapping[str, Any] | None:
     if report is None:
         return None
     try:
-        return msgspec.json.decode(report, type=dict[str, Any])
+        return {redacted(key): _redacted(value) for key, value in _decode(report).items()}
     except (msgspec.MsgspecError, RecursionError) as error:
         raise StoreError("damaged", "the store's report on its graph is no JSON object") from error
+
+
+def _redacted(value: Any) -> Any:
+    """Return *value*, something out of JSON, with every text in it redacted."""
+    match value:
+        case str():
+            return redacted(value)
+        case list():
+            return [_redacted(each) for each in value]  # pyright: ignore[reportUnknownVariableType]  # JSON
+        case dict():
+            return {redacted(key): _redacted(each) for key, each in value.items()}  # pyright: ignore
+        case _:
+            return value

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from collated_readers.code import Symbol
 from collated_readers.contract import StoreError
-from collated_readers.secrets import redacted
+from collated_readers.secrets import redacted_each
 from collated_readers.values import Row, integer, optional_text, text
 
 __all__ = [
@@ -124,10 +124,7 @@ def symbol_of(definition: Definition) -> Symbol:
 
 def symbols_from(definitions: Sequence[Definition]) -> tuple[Symbol, ...]:
     """Return *definitions* as they are sent: without secrets and row ids."""
-    signatures = [one.signature or "" for one in definitions]
-    together = "\n".join(signatures)
-    if redacted(together) != together:  # hardly ever; to ask once is several times faster than one by one
-        signatures = list(map(redacted, signatures))
+    signatures = redacted_each([one.signature or "" for one in definitions])
     return tuple(
         Symbol(
             name=one.name,

@@ -69,7 +69,7 @@ def _match(place: Place, body: str, line: str, name: str) -> Match:
     return Match(
         id=place.id,
         doc=place.path,
-        heading_path=name,
+        heading_path=redacted(name),
         line=(shown[at] if is_parallel else redacted(line)).strip(),
         line_number=place.line_start + at,
     )

@@ -68,7 +68,7 @@ def _record(db: sqlite3.Connection, place: Place) -> Record:
     return Record(
         id=place.id,
         doc=place.path,
-        heading_path=optional_text(name) or "",
+        heading_path=redacted(optional_text(name) or ""),
         kind=place.kind,
         text=redacted(text(body)),
         prev_id=above[0].id if above else None,

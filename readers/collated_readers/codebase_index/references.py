@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
+from itertools import chain
 from pathlib import PurePosixPath
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from collated_readers.code import Coverage, Reference, ReferenceKind, References
+from collated_readers.secrets import redacted_each
 from collated_readers.values import Row, integer, optional_text, text
 
 from .coverage import coverage_of, family_of, unmatched
@@ -74,10 +76,18 @@ def references_of(
     known.sort(key=lambda one: (one.path, one.line, one.kind))
     found = known + [replace(site.reference, kind="possible_call") for site in possible]
     return References(
-        tuple(found[:limit]),
+        tuple(_as_sent(found[:limit])),
         _coverage(name, definitions, sites, possible),
         is_truncated=is_capped or len(found) > limit,
     )
+
+
+def _as_sent(found: Sequence[Reference]) -> Iterator[Reference]:
+    """Yield *found* without secrets: what a name is called on may be any expression."""
+    names = [[one.target or "", one.receiver or "", one.caller or ""] for one in found]
+    shown = iter(redacted_each(list(chain.from_iterable(names))))
+    for one, (target, receiver, caller) in zip(found, zip(shown, shown, shown, strict=True), strict=True):
+        yield replace(one, target=target or None, receiver=receiver or None, caller=caller or None)
 
 
 def _sites(

@@ -125,7 +125,7 @@ def _hit(db: sqlite3.Connection, showing: _Showing, one: Ranked, place: Place) -
     return Hit(
         id=one.id,
         doc=place.path,
-        heading_path=optional_text(row[2]) or "",
+        heading_path=redacted(optional_text(row[2]) or ""),
         snippet=_snippet(db, showing, one, (place, integer(row[1]), body)) or place.path,
         score=score_of(one.rank, showing.query),
         kind=place.kind,

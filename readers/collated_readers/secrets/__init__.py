@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .redacting import redacted
+from .redacting import redacted, redacted_each
 
-__all__ = ["redacted"]
+__all__ = ["redacted", "redacted_each"]

@@ -10,13 +10,13 @@ A text is to be redacted before it is cut: half a token is not known for one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from .forms import FORMS_BEHIND, SHORTEST_TOKEN, TOKENS, Form
 from .names import assigned_secrets
 from .private_keys import without_private_keys
 
-__all__ = ["redacted"]
+__all__ = ["redacted", "redacted_each"]
 
 
 def redacted(text: str) -> str:
@@ -28,6 +28,16 @@ def redacted(text: str) -> str:
     return _replaced(text, "secret", assigned_secrets(text))
 
 
+def redacted_each(texts: Sequence[str]) -> Sequence[str]:
+    """Return `redacted` of each of many short *texts*, nearly all of which hold no secret.
+
+    To ask once is several times faster than one by one.
+    """
+    together = _APART.join(texts)
+    return texts if redacted(together) == together else list(map(redacted, texts))
+
+
+_APART = "\n\0\n"  # a line that is part of no key
 _TOKEN_NEEDLES = tuple(needle for form in TOKENS for needle in form.needles)
 
 
