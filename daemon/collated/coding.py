@@ -1,6 +1,6 @@
 """`symbols`, `references`, `impact`, `chunk`, `architecture`: questions to code stores (DESIGN §6)."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -33,7 +33,7 @@ from .catalog import project_root, shown
 from .errors import RequestFailed
 from .fanout import Fanout
 from .gathering import Ask, Gathering
-from .merge_code import MOST_BYTES, bounded, merge_files, merge_nodes, merge_references, merge_symbols
+from .merge_code import MOST_BYTES, Room, merge_files, merge_nodes, merge_references, merge_symbols, size_of
 from .protocol import (
     ArchitectureParams,
     ArchitectureResult,
@@ -94,12 +94,12 @@ class Coding:
 
         answers = await self._symbols(selection, name, limit, budget, exact=params.exact)
         how, found, has_more = merge_symbols(answers, limit)
-        symbols, is_cut = bounded(_symbol(store, each) for store, each in found)
+        room = Room()
         return SymbolsResult(
-            symbols=symbols,
+            symbols=room.take(_symbol(store, each) for store, each in found),
             how=how,
             more=sum(each.more for each in answers.values() if each.symbols and each.how == how),
-            truncated=has_more or is_cut,
+            truncated=has_more or room.is_cut,
             complete=not selection.outcome().failed,
             stores=selection.outcome(),
         )
@@ -119,11 +119,12 @@ class Coding:
 
         answers = await self._gathered("references", selection, (name, kind, path, limit), ask, budget)
         found, has_more = merge_references(answers, limit)
-        references, is_cut = bounded(protocol.Reference(store, *astuple(each)) for store, each in found)
+        coverages = {store: each.coverage for store, each in answers.items() if each.references}
+        room = Room()
         return ReferencesResult(
-            references=references,
-            coverage=_partial({store: each.coverage for store, each in answers.items() if each.references}),
-            truncated=has_more or is_cut,
+            references=room.take(protocol.Reference(store, *astuple(each)) for store, each in found),
+            coverage=room.take(_partial(coverages)),
+            truncated=has_more or room.is_cut,
             complete=not selection.outcome().failed,
             stores=selection.outcome(),
         )
@@ -145,14 +146,14 @@ class Coding:
         answers = await self._gathered("impact", selection, (target, direction, depth), ask, budget)
         found, has_more = merge_nodes(answers, limit)
         paths, has_more_files = merge_files(answers, limit)
-        nodes, is_cut = bounded(protocol.Node(store, *astuple(each)) for store, each in found)
-        files, are_files_cut = bounded(protocol.File(*each) for each in paths)
+        coverages = {store: each.coverage for store, each in answers.items() if each.is_known}
+        room = Room()
         return ImpactResult(
-            nodes=nodes,
-            files=files,
-            known_in=[store for store, each in answers.items() if each.is_known],
-            coverage=_partial({store: each.coverage for store, each in answers.items() if each.is_known}),
-            truncated=has_more or has_more_files or is_cut or are_files_cut,
+            nodes=room.take(protocol.Node(store, *astuple(each)) for store, each in found),
+            files=room.take(protocol.File(*each) for each in paths),
+            known_in=list(coverages),
+            coverage=room.take(_partial(coverages)),
+            truncated=has_more or has_more_files or room.is_cut,
             complete=not selection.outcome().failed,
             stores=selection.outcome(),
         )
@@ -173,11 +174,10 @@ class Coding:
             return ChunkResult([_shown(params.store, there)], False, True, protocol.Answered(1, 1))
         selection = self._fanout.choosing.select("chunk", None, None)
         answers = await self._gathered("chunk", selection, None, partial(_chunks, ask), budget)
-        chunks, is_cut = bounded(
-            _shown(store, chunk) for store, there in answers.items() for chunk in there.chunks
-        )
+        room = Room()
+        chunks = room.take(_shown(store, chunk) for store, there in answers.items() for chunk in there.chunks)
         outcome = selection.outcome()
-        return ChunkResult(chunks, truncated=is_cut, complete=not outcome.failed, stores=outcome)
+        return ChunkResult(chunks, truncated=room.is_cut, complete=not outcome.failed, stores=outcome)
 
     async def architecture(self, params: ArchitectureParams, budget: Budget) -> ArchitectureResult:
         """Return the report that a program left in its store.
@@ -243,7 +243,9 @@ def _found(tables: Mapping[str, SymbolTable], name: str, limit: int, *, exact: b
 
 
 def _chunk(path: str, line: int, reader: Reader, db: StoreConnection, _: Budget) -> Chunk:
-    return _code(reader).chunk(db, inside(path, project_root(str(db.path))), line)
+    chunk = _code(reader).chunk(db, inside(path, project_root(str(db.path))), line)
+    _check_size("chunk", size_of(chunk))
+    return chunk
 
 
 def _chunks(ask: Ask[Chunk], reader: Reader, db: StoreConnection, budget: Budget) -> _There:
@@ -258,12 +260,16 @@ def _chunks(ask: Ask[Chunk], reader: Reader, db: StoreConnection, budget: Budget
 def _report(reader: Reader, db: StoreConnection) -> dict[str, Any] | None:
     report = _code(reader).architecture(db)
     try:
-        size = len(msgspec.msgpack.encode(report))
+        size = max(size_of(report), len(msgspec.msgpack.encode(report)))  # which knows no larger numbers
     except (OverflowError, RecursionError, UnicodeEncodeError) as error:
         raise StoreError("damaged", "the store's report holds what cannot be sent") from error
-    if size > MOST_BYTES:
-        raise StoreError("damaged", f"the store's report has {size} bytes, and {MOST_BYTES} are the most")
+    _check_size("report", size)
     return None if report is None else dict(report)
+
+
+def _check_size(what: str, size: int) -> None:
+    if size > MOST_BYTES:
+        raise StoreError("damaged", f"the store's {what} has {size} bytes, and {MOST_BYTES} are the most")
 
 
 def inside(path: str, root: str | None) -> str:
@@ -280,12 +286,12 @@ def _given(name: str, value: str) -> str:
     return value
 
 
-def _partial(coverages: Mapping[str, Coverage]) -> list[PartialGraph]:
-    return [
+def _partial(coverages: Mapping[str, Coverage]) -> Iterator[PartialGraph]:
+    return (
         PartialGraph(store, list(coverage.languages), coverage.reason)
         for store, coverage in coverages.items()
         if coverage.is_partial
-    ]
+    )
 
 
 def _symbol(store: str, symbol: Symbol) -> protocol.Symbol:

@@ -18,13 +18,14 @@ from collated_readers.vectors import Similar, VectorFacts
 __all__ = [
     "MOST_BYTES",
     "Near",
+    "Room",
     "are_alike",
-    "bounded",
     "merge_files",
     "merge_near",
     "merge_nodes",
     "merge_references",
     "merge_symbols",
+    "size_of",
 ]
 
 R = TypeVar("R", bound=Struct)
@@ -32,7 +33,7 @@ R = TypeVar("R", bound=Struct)
 _Key = tuple[Any, ...]
 
 MOST_BYTES = 4 * 1024 * 1024
-"""What the rows of one answer take on the wire at most, but for a single row that is larger."""
+"""What the rows of one answer take on the wire at most, half of what a frame may have."""
 
 _HOW: Mapping[How, int] = {how: place for place, how in enumerate(get_args(How))}
 _POSSIBLE = "possible_call"
@@ -150,18 +151,35 @@ def _score_key(facts: VectorFacts, hit: Similar) -> float:
     return -hit.score if facts.direction == "higher" else hit.score
 
 
-def bounded(rows: Iterable[R], most_bytes: int = MOST_BYTES) -> tuple[list[R], bool]:
-    """Return the first of *rows* that take no more than *most_bytes* encoded, one at least.
+class Room:
+    """The bytes that the rows of one answer may still take; `is_cut` once any were left out."""
 
-    And whether any were left out: names and texts of hostile stores have any length.
-    """
-    kept: list[R] = []
-    for row in rows:
-        most_bytes -= len(msgspec.msgpack.encode(row))
-        if most_bytes < 0 and kept:
-            return kept, True
-        kept.append(row)
-    return kept, False
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        """Begin with *most_bytes*."""
+        self._most_bytes = self._left_bytes = most_bytes
+        self.is_cut = False
+
+    def take(self, rows: Iterable[R]) -> list[R]:
+        """Return the first of *rows* that there is room for, without those that are too large by themselves.
+
+        Names and texts of hostile stores have any length.
+        """
+        kept: list[R] = []
+        for row in rows:
+            size = size_of(row)
+            if size > self._left_bytes:
+                self.is_cut = True
+                if size > self._most_bytes:
+                    continue
+                break
+            self._left_bytes -= size
+            kept.append(row)
+        return kept
+
+
+def size_of(value: object) -> int:
+    """Return how many bytes *value* takes on the wire: in JSON, where one character may take six."""
+    return len(msgspec.json.encode(value)) + 1  # and the comma behind it
 
 
 def _merged(lists: Mapping[str, Iterable[tuple[_Key, R]]], limit: int) -> tuple[list[tuple[str, R]], bool]:

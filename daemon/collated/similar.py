@@ -8,6 +8,7 @@ from functools import partial
 from typing import cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from collated_readers import Budget, Reader, RequestError, StoreError
 from collated_readers.contract import clamped
@@ -19,7 +20,7 @@ from .cache import Cache
 from .errors import RequestFailed
 from .fanout import Fanout
 from .gathering import Gathering
-from .merge_code import Near, are_alike, bounded, merge_near
+from .merge_code import Near, Room, are_alike, merge_near
 from .protocol import VectorsSearchParams, VectorsSearchResult
 from .selection import Selection
 
@@ -78,11 +79,11 @@ class Similarity:
         selection.raise_fault()
         near = {store: each.near for store, each in answers.items() if each.near is not None}
         outcome = selection.outcome()
-        hits, is_cut = bounded(_hit(store, near[store].facts, hit) for store, hit in merge_near(near, limit))
+        room = Room()
         return VectorsSearchResult(
-            hits=hits,
+            hits=room.take(_hit(store, near[store].facts, hit) for store, hit in merge_near(near, limit)),
             order="score" if are_alike(near.values()) else "rank",
-            truncated=is_cut,
+            truncated=room.is_cut,
             complete=not outcome.failed,
             stores=outcome,
         )
@@ -126,7 +127,8 @@ def _similar(query: _Query, reader: Reader, db: StoreConnection, budget: Budget)
         return _Answer(refusal=Refusal(error.code, error.message))
     if not all(math.isfinite(hit.score) for hit in hits):
         raise StoreError("invalid_rank", "the store gave a score that is not a finite number")
-    return _Answer(Near(facts, tuple(hits)))
+    shown = (replace(hit, text=hit.text[:_TEXT_CHARACTERS]) for hit in hits)
+    return _Answer(Near(facts, tuple(shown)))
 
 
 def _note_refusals(selection: Selection, answers: Mapping[str, _Answer]) -> None:
@@ -154,7 +156,7 @@ def _hit(store: str, facts: VectorFacts, hit: Similar) -> protocol.Similar:
         doc=hit.doc,
         heading_path=hit.heading_path,
         kind=hit.kind,
-        text=hit.text[:_TEXT_CHARACTERS],
+        text=hit.text,
         score=hit.score,
         metric=facts.metric,
         direction=facts.direction,

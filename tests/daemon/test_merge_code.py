@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collated import merge_code
-from collated.merge_code import Near, bounded, merge_near
+from collated.merge_code import Near, Room, merge_near, size_of
 from collated_readers.code import Impact, Node, Reference, References, Symbol, Symbols
 from collated_readers.vectors import Direction, Metric, Similar, VectorFacts
 
@@ -314,11 +314,27 @@ def test_scores_of_two_kinds_are_never_compared() -> None:
 # --------------------------------------------------------------------------- sizes
 
 
-def test_rows_are_taken_while_there_is_room_for_them_but_always_one() -> None:
+def test_rows_are_taken_while_there_is_room_for_them() -> None:
     rows = [symbol("x" * 100), symbol("y" * 100), symbol("z")]
-    size = len(msgspec.msgpack.encode(rows[0]))
+    size = size_of(rows[0])
+    for most, expected in ((3 * size, rows), (2 * size, rows[:2]), (2 * size - 1, rows[:1])):
+        room = Room(most)
+        assert (room.take(rows), room.is_cut) == (expected, len(expected) < 3)
+    assert Room(0).take([]) == []
 
-    assert bounded(rows) == (rows, False)
-    assert bounded(rows, 2 * size) == (rows[:2], True)
-    assert bounded(rows, 1) == (rows[:1], True)
-    assert bounded([]) == ([], False)
+
+def test_a_row_that_never_fits_hides_no_other() -> None:
+    rows = [symbol("x" * 1_000), symbol("y"), symbol("z")]
+    room = Room(size_of(rows[0]) - 1)
+    assert (room.take(rows), room.is_cut) == (rows[1:], True)
+
+
+def test_two_lists_share_the_room() -> None:
+    rows = [symbol("x"), symbol("y"), symbol("z")]
+    room = Room(3 * size_of(rows[0]))
+    assert (room.take(rows[:2]), room.is_cut) == (rows[:2], False)
+    assert (room.take(rows), room.is_cut) == (rows[:1], True)
+
+
+def test_a_control_character_counts_as_what_it_takes() -> None:
+    assert size_of("\x01" * 100) == len(msgspec.json.encode("\x01" * 100)) + 1 > 600

@@ -110,6 +110,14 @@ async def test_a_long_text_is_shown_from_its_beginning(code_world: OpenCode) -> 
     assert (await similar(opened)).hits[0].text == "ä" * 1_000
 
 
+async def test_no_more_of_a_text_is_kept_than_is_shown(code_world: OpenCode) -> None:
+    opened = await code_world({"a": vectors(("1", 1.0), text="ä" * 1_000_000)})
+
+    await similar(opened)
+
+    assert opened.parts.cache.stats()["bytes"] < 10_000
+
+
 # --------------------------------------------------------------------------- vectors of another kind
 
 
