@@ -46,12 +46,13 @@ TIERS = ("phrase", "all", "any")
 MATCHES = """
 SELECT id, bm25(sections_fts, 0.0, 2.0, 1.0) AS best FROM sections_fts
 WHERE sections_fts MATCH ? ORDER BY best, id LIMIT ?"""
-# How a daemon is started with another number of workers: as the command does, but for one constant.
+# How a daemon is started with another number of workers: as the command does, but for one default.
 WITH_WORKERS = """
 import sys
 from collated import fanout
 from collated.cli.daemon import main
-fanout._WORKERS = {}
+assert fanout.Fanout.__init__.__defaults__ == (fanout.WORKERS,)
+fanout.Fanout.__init__.__defaults__ = ({},)
 sys.exit(main(["run"]))
 """
 
