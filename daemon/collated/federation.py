@@ -18,13 +18,12 @@ from .hybrid import Hybrid
 from .indexed import Indexed
 from .own import Own
 from .protocol import NO_STORES, SearchParams, SearchResult
-from .searching import Report, Search, Searched
+from .searching import Report, Search, Searched, size_of
 from .showing import Showing
 
 __all__ = ["Federation"]
 
 _SPARE_S = 0.25
-_RANKED_BYTES = 160  # what a ranked record costs in memory beside its strings, for the cache's account
 
 
 class Federation:
@@ -35,7 +34,7 @@ class Federation:
         self._fanout = fanout
         self._cache = cache
         self._indexed = Indexed(fanout, corpora, cache)
-        self._hybrid = Hybrid(fanout, embedders)
+        self._hybrid = Hybrid(fanout, embedders, cache)
         self._own = Own(fanout, cache)
         self._showing = Showing(fanout)
         self._begun: tuple[SearchParams, Search] | None = None  # what `at_once` could not answer just now
@@ -156,8 +155,7 @@ class Federation:
     async def _take(self, search: Search, each: Searched, lists: dict[Tier, list[Ranked]]) -> None:
         for asked, ranked in lists.items():
             each.learn(asked, ranked)
-            size = sum(_RANKED_BYTES + len(hit.id) for hit in ranked)
-            self._cache.put(each.key(asked), ranked, size)
+            self._cache.put(each.key(asked), ranked, size_of(ranked))
         search.exact += len(lists.get("phrase", ()))
         search.answered += not each.has_answered
         each.has_answered = True

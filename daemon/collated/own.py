@@ -9,11 +9,9 @@ from collated_readers.single import own_list
 
 from .cache import Cache
 from .fanout import Fanout
-from .searching import Search, Searched
+from .searching import Search, Searched, size_of
 
 __all__ = ["Own"]
-
-_RANKED_BYTES = 160  # what a ranked record costs in memory beside its strings, for the cache's account
 
 
 class Own:
@@ -43,8 +41,7 @@ class Own:
 
         async def take(each: Searched, ranked: list[Ranked]) -> None:
             each.take(ranked)
-            size = sum(_RANKED_BYTES + len(hit.id) for hit in ranked)
-            self._cache.put(each.key("own"), ranked, size)
+            self._cache.put(each.key("own"), ranked, size_of(ranked))
 
         async def job(each: Searched, hop: Budget) -> None:
             await take(each, await self._fanout.ask(each, question(each), hop))

@@ -17,7 +17,7 @@ from .protocol import Partial, PartialHit, Ranking, SearchParams
 from .selection import Asked, Selection
 from .sidecars.corpus import Part, Question
 
-__all__ = ["Report", "Search", "Searched"]
+__all__ = ["Report", "Search", "Searched", "size_of"]
 
 Report = Callable[[Partial], Awaitable[None]]
 """Told how far an answer is, for `$/progress`."""
@@ -27,6 +27,7 @@ _QUESTION_WORDS = frozenset(("what", "which", "who", "when", "where", "why", "ho
 _QUESTION_LENGTH = 4
 
 _SHORT = 1_000  # characters
+_RANKED_BYTES = 160  # what a ranked record costs in memory beside its strings
 
 # Where equal texts may be taken out, so many more hits are ranked at once.
 _SLACK = 10
@@ -75,6 +76,11 @@ class Searched(Asked):
     def key(self, *parts: object) -> tuple[object, ...]:
         """Return a cache key of this store's contents and query."""
         return (self.store.fingerprint, self.query, *parts)
+
+
+def size_of(ranked: Iterable[Ranked]) -> int:
+    """Return what *ranked* take in memory, for a cache's account."""
+    return sum(_RANKED_BYTES + len(hit.id) for hit in ranked)
 
 
 def _order(ranking: Ranking) -> Order:

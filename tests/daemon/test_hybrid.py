@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
@@ -20,6 +21,9 @@ from collated.merge import merge_hybrid
 from collated.protocol import Hit, SearchParams, SearchResult
 from collated.sidecars.segment import Segment, index_store
 from collated_readers import Budget, Query, Ranked, single
+from collated_readers import Hit as StoreHit
+from collated_readers.contextpull import ContextPull
+from collated_readers.contract import Embed
 from collated_readers.opening import StoreConnection
 
 if TYPE_CHECKING:
@@ -58,6 +62,14 @@ class Letters(Embedders):
         if self.is_down or "letters" not in model:
             return NotEmbedded("embedder_failed", f"nobody embeds with {model}")
         return letters(text, self.count)
+
+
+class Shifted(Letters):
+    """Embeds otherwise under the same name."""
+
+    async def embed(self, model: str, text: str, budget: Budget) -> Sequence[float] | NotEmbedded:
+        """Give another vector."""
+        return letters(text[::-1] + "oooo")
 
 
 @pytest.fixture
@@ -197,6 +209,49 @@ def test_lists_are_fused_by_reciprocal_rank_then_id_then_store() -> None:
     }
     merged = [(store, hit.id, hit.rank) for store, hit in merge_hybrid(lists, frozenset("a"), 9)]
     assert merged == [("a", "1", -2 / 61), ("b", "1", -2 / 61), ("b", "0", -2 / 62), ("a", "7", -1 / 61)]
+
+
+class Counting(ContextPull):
+    """Counts how often a store's list is made; `plain` changes while it is first shown."""
+
+    def __init__(self) -> None:
+        self.made = 0
+        self.is_changed = False
+
+    def fused(self, db: sqlite3.Connection, query: Query, embed: Embed) -> list[Ranked] | None:
+        """Count."""
+        self.made += 1
+        return super().fused(db, query, embed)
+
+    def hits(self, db: sqlite3.Connection, query: Query, ranked: Sequence[Ranked]) -> list[StoreHit]:
+        """Change `plain` once."""
+        assert isinstance(db, StoreConnection)
+        if db.path.stem == "plain" and not self.is_changed:
+            self.is_changed = True
+            os.utime(db.path, (1_000, 1_000))
+        return super().hits(db, query, ranked)
+
+
+async def test_a_list_is_made_once_for_a_query_and_its_vector(
+    make_store: MakeStore, stores: Path, assemble: Assemble
+) -> None:
+    make_store(stores / "plain.sqlite", TEXTS)
+    make_store(stores / "fruit.sqlite", TEXTS, embed_model="letters", embed_fn=_embed_all)
+    reader = Counting()
+    parts = assemble(None, [reader])
+    await parts.look()
+    asked = SearchParams("red apple", mode="hybrid", limit=30)
+
+    def federation(embedders: Embedders) -> Federation:
+        return Federation(parts.fanout, parts.corpora, parts.cache, embedders)
+
+    first = await federation(Letters()).search(asked, Budget.lasting(10))
+    assert (reader.is_changed, reader.made) == (True, 1)
+    assert {hit.store for hit in first.hits} == {"plain", "fruit"}
+    assert await federation(Letters()).search(asked, Budget.lasting(10)) == first
+    assert reader.made == 1
+    await federation(Shifted()).search(asked, Budget.lasting(10))
+    assert reader.made == 2
 
 
 # ---------------------------------------------------------------- stores of all formats
