@@ -24,6 +24,8 @@ from .showing import Showing
 __all__ = ["Federation"]
 
 _SPARE_S = 0.25
+_MOST_NOTES = 3
+_LONGEST_NOTE = 300  # characters
 
 
 class Federation:
@@ -202,5 +204,15 @@ def _hint(search: Search, params: SearchParams, has_hits: bool) -> str | None:
     if params.mode == "hybrid":
         if not any(store.model for store in chosen.stores):
             return texts.HINT_NO_EMBEDDINGS
-        return "; ".join(search.notes) or None
+        return _said(search.notes)
     return None
+
+
+def _said(notes: Sequence[str]) -> str | None:
+    """Return the first of *notes*, and how many more there are; the models that they name are the stores'."""
+    distinct = list(dict.fromkeys(notes))
+    said = [
+        note if len(note) <= _LONGEST_NOTE else f"{note[:_LONGEST_NOTE]}…" for note in distinct[:_MOST_NOTES]
+    ]
+    more = len(distinct) - len(said)
+    return "; ".join([*said, f"{more} more"] if more else said) or None

@@ -197,6 +197,23 @@ async def test_without_an_embedder_it_is_the_lexical_answer_and_says_why(parts: 
     assert result.hint == "nobody embeds with openai:letters; nobody embeds with openai:unheard"
 
 
+async def test_of_many_reasons_a_few_are_said_and_none_at_length(
+    make_store: MakeStore, stores: Path, assemble: Assemble
+) -> None:
+    models = ["a" * 5_000, "b", "c", "d", "e"]
+    for number, model in enumerate(models):
+        make_store(stores / f"{number}.sqlite", {"a.md": "an apple"}, embed_model=model, embed_fn=_embed_all)
+    parts = assemble()
+    await parts.look()
+
+    hint = (await search(parts, "apple")).hint
+
+    assert hint is not None
+    first, *others = hint.split("; ")
+    assert first == f"nobody embeds with {'a' * 5_000}"[:300] + "…"
+    assert others == ["nobody embeds with b", "nobody embeds with c", "2 more"]
+
+
 async def test_stores_without_vectors_say_so(parts: Parts) -> None:
     result = await search(parts, "red apple", stores=["plain"])
     assert (result.mode, result.hint) == ("lexical", "no embeddings in store")
