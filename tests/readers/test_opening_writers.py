@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from collated_readers import Budget, RequestError, StoreError
+from collated_readers.book_agent.manifest import manifest_beside
 from collated_readers.opening import (
     StoreConnection,
     StoreMoved,
@@ -93,20 +94,28 @@ def test_an_exclusive_lock_is_reported_at_once_and_passes(
     assert asked(db) == 2
 
 
-@pytest.mark.parametrize("look", ["open_store", "take_signature"])
+@pytest.mark.parametrize("look", ["open_store", "take_signature", "manifest", "journal"])
 def test_looking_at_a_store_does_not_drop_the_lock_of_a_running_read(
     tmp_path: Path, make_store: MakeStore, open_at: OpenAt, other_process: OtherProcess, look: str
 ) -> None:
     """ANCHORS §5 case 12."""
     path = make_store(tmp_path / "store.sqlite", DOCUMENTS, rollback=True)
+    shutil.copyfile(path, path.with_name("other.sqlite"))
     writer = other_process(path)
 
     def read(db: StoreConnection) -> str:
         assert _count(db) == 2
         if look == "open_store":
             open_at(path).close()
-        else:
+        elif look == "take_signature":
             take_signature(path)
+        elif look == "manifest":
+            (tmp_path / "store.manifest.json").symlink_to(path)
+            assert manifest_beside(path) is None
+        else:
+            path.with_name("other.sqlite-journal").symlink_to(path)
+            with pytest.raises(StoreError):
+                open_at(path.with_name("other.sqlite"))
         return str(writer.run("UPDATE documents SET title = 'under a running read'"))
 
     assert ask(open_at(path), read, Budget.lasting(30)) == "database is locked"

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from collated_readers.contract import StoreError
+from collated_readers.opening.descriptors import DESCRIPTORS
 from collated_readers.vectors import Metric
 
 from .layout import BGE, EXPLICIT, Columns, Encoding, Layout, Warned
@@ -63,11 +64,13 @@ def read_manifest(path: Path) -> bytes:
         OSError: what the system said.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode) or about.st_size > _LARGEST_BYTES:
             raise _invalid("it is no file, or one of more than 1 MiB")
-        return file.read(_LARGEST_BYTES)
+        return os.pread(descriptor, _LARGEST_BYTES, 0)
+    finally:
+        DESCRIPTORS.dispose(descriptor)  # a link there may lead to a store that is being read
 
 
 def is_ours(data: bytes) -> bool:

@@ -14,6 +14,7 @@ from contextlib import closing
 from pathlib import Path
 
 from collated_readers.contract import Budget, Examined
+from collated_readers.opening.descriptors import DESCRIPTORS
 from collated_readers.values import integer, text
 
 __all__ = ["freshness_of"]
@@ -67,5 +68,5 @@ def _sha256(path: str, size: int, budget: Budget) -> str:
             found.update(block)
             left -= len(block)
     finally:
-        os.close(descriptor)
+        DESCRIPTORS.dispose(descriptor)  # it may be a store that is being read
     return found.hexdigest()

@@ -55,7 +55,7 @@ def _declared_model(db: sqlite3.Connection) -> str | None:
 
 
 def _source(db: sqlite3.Connection, model: str) -> _Source | None:
-    if _has(db, _SHADOWS) and any(any(validity) for (validity,) in db.execute(_VALIDITY)):
+    if _has(db, _SHADOWS) and any(validity.strip(b"\0") for (validity,) in db.execute(_VALIDITY)):
         return "shadows"
     return "cache" if _has(db, _CACHE) and db.execute(_IN_CACHE, (model,)).fetchone() else None
 

@@ -172,7 +172,7 @@ def _has_hot_journal(path: Path) -> bool:
         # journal_mode=PERSIST leaves a journal whose first byte is 0 after each commit.
         return os.pread(descriptor, 1, 0) not in (b"", b"\0")
     finally:
-        os.close(descriptor)
+        DESCRIPTORS.dispose(descriptor)  # a link there may lead to a store that is being read
 
 
 def _connect(path: Path, mode: Mode, budget: Budget, inode: Inode | None = None) -> StoreConnection:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +102,34 @@ def test_a_path_that_leads_elsewhere_has_changed(
         made.execute("UPDATE files SET path = ?, size_bytes = 3 WHERE path = 'a.py'", (path,))
     made.close()
     assert _examined(open_at(stored), root) == {"files_changed": 1}
+
+
+def test_a_store_in_the_checkout_that_is_being_read_keeps_its_lock(
+    db: StoreConnection, root: Path, open_at: OpenAt, other_process: Callable[[Path], Any]
+) -> None:
+    """ANCHORS §5 case 12."""
+    path = root / "a.py"
+    path.unlink()
+    with closing(sqlite3.connect(path)) as made:
+        made.execute("CREATE TABLE numbers (number)")
+    writer = other_process(path)
+    examined = _store_of(db, path)
+
+    def read(store: StoreConnection) -> str:
+        store.execute("SELECT * FROM numbers").fetchall()
+        assert _examined(open_at(examined), root) == {"files_changed": 1}
+        return str(writer.run("INSERT INTO numbers VALUES (1)"))
+
+    assert ask(open_at(path), read, Budget.lasting(30)) == "database is locked"
+
+
+def _store_of(db: StoreConnection, path: Path) -> Path:
+    """Return a copy of the store in which the file has its size of now, so that it is read."""
+    copy = db.path.with_name("copy.sqlite")
+    shutil.copyfile(db.path, copy)
+    with closing(sqlite3.connect(copy, isolation_level=None)) as made:
+        made.execute("UPDATE files SET size_bytes = ? WHERE path = 'a.py'", (path.stat().st_size,))
+    return copy
 
 
 def test_looking_ends_with_its_budget(db: StoreConnection, root: Path) -> None:
