@@ -20,7 +20,8 @@ from .vectors import model_of
 __all__ = ["VERSIONS", "facts_of", "has_column", "is_codebase_index", "meta_of"]
 
 VERSIONS = "1 to 4"
-_NEWEST = 4
+_VERSIONS = frozenset({"1", "2", "3", "4"})
+_LONGEST_DETAIL = 200  # characters; times, a hash, which are shown as they are
 
 _TABLES = frozenset({"meta", "files", "chunks", "symbols", "edges", "fts_chunks"})
 _COLUMNS: Mapping[str, frozenset[str]] = {
@@ -47,7 +48,7 @@ _COUNTS = """
 SELECT (SELECT count(*) FROM files), (SELECT count(*) FROM symbols),
 (SELECT count(*) FROM chunks AS c JOIN files AS f ON f.id = c.file_id),
 (SELECT count(*) FROM files WHERE parser = 'treesitter')"""
-_LANGUAGES = "SELECT DISTINCT lang FROM files WHERE lang IS NOT NULL ORDER BY lang"
+_LANGUAGES = "SELECT DISTINCT substr(lang, 1, 40) FROM files WHERE lang IS NOT NULL ORDER BY lang LIMIT 200"
 # An edge is followed only to what still bears the name that it recorded (T2).
 _DANGLING = """
 SELECT count(*) FROM edges AS e
@@ -71,7 +72,7 @@ def facts_of(db: sqlite3.Connection, tables: Mapping[str, str]) -> StoreFacts:
     """
     check_ordinary(db, tables, "meta", _COLUMNS["meta"])
     version = meta_of(db, "schema_version") or ""
-    if not (version.isascii() and version.isdigit()) or not 1 <= int(version[:9]) <= _NEWEST:
+    if version not in _VERSIONS:
         raise StoreError(
             "unsupported_version",
             f"the store has schema version {version!r:.40}; this reader supports {VERSIONS}",
@@ -90,9 +91,9 @@ def facts_of(db: sqlite3.Connection, tables: Mapping[str, str]) -> StoreFacts:
         records=chunks,
         model=model,
         details={
-            "built_at": meta_of(db, "built_at"),
-            "updated_at": meta_of(db, "updated_at"),
-            "head_commit": meta_of(db, "head_commit"),
+            "built_at": _detail(db, "built_at"),
+            "updated_at": _detail(db, "updated_at"),
+            "head_commit": _detail(db, "head_commit"),
             "symbols": symbols,
             "symbols_missing": symbols == 0 and parsed > 0,
             "dangling_edges": integer(db.execute(_DANGLING).fetchone()[0]),
@@ -105,6 +106,11 @@ def meta_of(db: sqlite3.Connection, key: str) -> str | None:
     """Return one value of `meta`, None where the key is missing."""
     row = db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
     return None if row is None else optional_text(row[0])
+
+
+def _detail(db: sqlite3.Connection, key: str) -> str | None:
+    value = meta_of(db, key)
+    return None if value is None else value[:_LONGEST_DETAIL]
 
 
 def has_column(db: sqlite3.Connection, table: str, column: str) -> bool:

@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from collated_readers import Budget, Pattern, Query, StoreError, StoreFacts
@@ -109,7 +110,7 @@ def test_no_store_is_touched(
     assert snapshot(code_stores) == before
 
 
-@pytest.mark.parametrize("version", ["5", "99", "0", "-1", "four", "", "4.0", "٤", " 4"])
+@pytest.mark.parametrize("version", ["5", "99", "0", "-1", "four", "", "4.0", "٤", " 4", "000000004999"])
 def test_a_version_that_is_not_known_is_refused_naming_both(altered_store: Altered, version: str) -> None:
     db = altered_store(f"UPDATE meta SET value = '{version}' WHERE key = 'schema_version'")  # noqa: S608 - a test's
     with pytest.raises(StoreError) as caught:
@@ -155,6 +156,16 @@ def test_a_version_that_is_not_known_is_refused_naming_both(altered_store: Alter
 )
 def test_what_is_no_such_store_is_refused(altered_store: Altered, code: str, statements: list[str]) -> None:
     assert _code_of(altered_store("PRAGMA foreign_keys = OFF", *statements)) == code
+
+
+def test_what_is_shown_of_a_store_is_never_long(altered_store: Altered) -> None:
+    facts = _facts(
+        altered_store(
+            "UPDATE meta SET value = hex(zeroblob(1000000)) WHERE key IN ('built_at', 'head_commit')",
+            "UPDATE files SET lang = hex(randomblob(200)) || id",
+        )
+    )
+    assert len(msgspec.json.encode(facts.details)) < 10_000
 
 
 def test_an_endless_view_is_not_read(altered_store: Altered) -> None:
