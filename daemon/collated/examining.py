@@ -1,10 +1,11 @@
-"""What readers find out about stores when nobody waits for it, one store at a time (`Examiner`)."""
+"""What readers find out about stores when nobody waits for it, two stores at a time (`Examiner`)."""
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from heapq import heapify, heappop, heappush
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 import anyio.to_thread
@@ -24,11 +25,21 @@ log = structlog.get_logger()
 # Validating and indexing a hundred thousand long records takes a minute on a slow disk.
 _LONGEST_S = 600.0
 _AGAIN_S = 60.0  # after a failure that may pass
+_AT_ONCE = 2  # so that one very large store does not hold up all others
 
 
 class _Found(Struct, frozen=True):
     details: Mapping[str, Any]
     again_at: float
+
+
+class _Due(NamedTuple):
+    """When a store is to be examined, 0 where it never was; of those due at once the smallest comes first."""
+
+    at: float
+    size_bytes: int
+    name: str
+    path: str
 
 
 class Examining:
@@ -40,8 +51,12 @@ class Examining:
         self._inventory = inventory
         self._copies = copies
         self._found: dict[str, _Found] = {}
+        self._due: list[_Due] = []  # a heap, of the catalog's epoch
+        self._epoch = -1
+        self._examined: set[str] = set()  # right now
+        self._examiners: dict[str, bool] = {}
         self._woken = anyio.Event()
-        self._threads = anyio.CapacityLimiter(1)
+        self._threads = anyio.CapacityLimiter(_AT_ONCE)
 
     def details(self, store: Store) -> dict[str, Any]:
         """Return what is known of *store* beside its facts."""
@@ -50,39 +65,63 @@ class Examining:
 
     async def run(self) -> None:
         """Examine whatever there is, until cancelled."""
-        self._inventory.listeners.add(lambda _: self._woken.set())
+        self._inventory.listeners.add(lambda _: self._wake())
         await self._inventory.is_ready.wait()
+        async with anyio.create_task_group() as tasks:
+            for _ in range(_AT_ONCE):
+                tasks.start_soon(self._serve)
+
+    async def _serve(self) -> None:
         while True:
-            self._woken = anyio.Event()
+            woken = self._woken
             store, wait_s = self._next()
             if store is not None:
                 await self._examine(store)
                 continue
             with anyio.move_on_after(wait_s):
-                await self._woken.wait()
+                await woken.wait()
+
+    def _wake(self) -> None:
+        self._woken.set()
+        self._woken = anyio.Event()
 
     def _next(self) -> tuple[Store | None, float]:
         """Return a store that is due, or None and for how many seconds there will be none."""
-        stores = [
-            store
-            for store in self._inventory.stores.values()
-            if store.state is State.OPEN and isinstance(self._inventory.reader(store), Examiner)
-        ]
-        there = {store.fingerprint for store in stores}
-        self._found = {name: found for name, found in self._found.items() if name in there}
-        due = {store.path: self._due(store) for store in stores}
-        first = min(stores, key=lambda store: (due[store.path], store.name), default=None)
-        if first is None:
-            return None, math.inf
-        wait_s = due[first.path] - time.monotonic()
-        return (None, wait_s) if wait_s > 0 else (first, 0.0)
+        if self._epoch != self._inventory.epoch:
+            self._line_up()
+        if self._due:
+            wait_s = self._due[0].at - time.monotonic()
+            if wait_s > 0:
+                return None, wait_s
+            return self._inventory.stores[heappop(self._due).path], 0.0
+        return None, math.inf
 
-    def _due(self, store: Store) -> float:
+    def _line_up(self) -> None:
+        """Have all contents be examined that are not right now, under one of their names."""
+        stores = {store.fingerprint or "": store for store in self._examinable()}
+        self._found = {name: found for name, found in self._found.items() if name in stores}
+        self._due = [self._due_of(stores[name]) for name in stores.keys() - self._examined]
+        heapify(self._due)
+        self._epoch = self._inventory.epoch
+
+    def _examinable(self) -> Iterator[Store]:
+        examiners = self._examiners
+        for store in self._inventory.stores.values():
+            if store.state is State.OPEN:
+                if (name := store.format or "") not in examiners:  # to ask a protocol takes microseconds
+                    examiners[name] = isinstance(self._inventory.reader(store), Examiner)
+                if examiners[name]:
+                    yield store
+
+    def _due_of(self, store: Store) -> _Due:
         found = self._found.get(store.fingerprint or "")
-        return found.again_at if found else 0.0
+        size = store.signature.size + store.signature.wal_size if store.signature else 0
+        return _Due(found.again_at if found else 0.0, size, store.name, store.path)
 
     async def _examine(self, store: Store) -> None:
         budget = Budget.lasting(_LONGEST_S)
+        fingerprint, epoch = store.fingerprint or "", self._epoch
+        self._examined.add(fingerprint)
         try:
             examined = await anyio.to_thread.run_sync(
                 self._work, store, budget, limiter=self._threads, abandon_on_cancel=True
@@ -96,8 +135,14 @@ class Examining:
             examined = Examined({})
         finally:
             budget.cancelled = True  # a thread cannot be cancelled
+            self._examined.discard(fingerprint)
         again_s = math.inf if examined.again_s is None else examined.again_s
-        self._found[store.fingerprint or ""] = _Found(examined.details, time.monotonic() + again_s)
+        self._found[fingerprint] = _Found(examined.details, time.monotonic() + again_s)
+        if self._epoch == epoch:
+            heappush(self._due, self._due_of(store))
+        else:  # who knows whether the store is still called so
+            self._epoch = -1
+        self._wake()
 
     def _work(self, store: Store, budget: Budget) -> Examined:
         reader = self._inventory.reader(store)

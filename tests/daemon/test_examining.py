@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
+from collated.catalog import Store
 from collated.protocol import StoresParams
 from collated_readers import Budget, Examined, StoreError, StoreFacts
 from collated_readers.contextpull import ContextPull
+from collated_readers.opening import StoreConnection
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Mapping
     from pathlib import Path
 
+    from tests.conftest import MakeStore
     from tests.daemon.conftest import Assemble, Parts, PutStore, Until
 
 pytestmark = pytest.mark.anyio
@@ -113,6 +116,90 @@ async def test_a_failure_is_shown_and_ends_nothing(
         await parts.look()
         await until(lambda: details(parts) == {"built": 1, "state": "fine"})
         tasks.cancel_scope.cancel()
+
+
+class Slow(Curious):
+    """Holds the store `large`, and writes down what it has begun with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun: list[str] = []
+        self.gate = threading.Event()
+
+    def examine(self, db: sqlite3.Connection, root: str | None, budget: Budget) -> Examined:
+        """Wait where the store is the large one."""
+        assert isinstance(db, StoreConnection)
+        self.begun.append(db.path.stem)
+        while db.path.stem == "large" and not self.gate.wait(0.01):
+            budget.check()
+        return super().examine(db, root, budget)
+
+
+async def test_small_stores_do_not_wait_for_a_large_one(
+    assemble: Assemble, stores: Path, make_store: MakeStore, until: Until
+) -> None:
+    make_store(stores / "a-bigger.sqlite", {f"{number}.md": "a word " * 5_000 for number in range(9)})
+    for name in ("small", "smaller", "large"):
+        make_store(stores / f"{name}.sqlite", {f"{name}.md": "a word"})
+    slow = Slow()
+    parts = assemble(None, [slow])
+    await parts.look()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(parts.examining.run)
+        await until(lambda: len(slow.begun) == 4 and slow.times == 3)
+        slow.gate.set()
+        await until(lambda: slow.times == 4)
+        tasks.cancel_scope.cancel()
+    assert slow.begun[-1] == "a-bigger"
+
+
+async def test_a_store_that_is_examined_while_another_comes_is_examined_again_when_due(
+    assemble: Assemble, stores: Path, put_store: PutStore, until: Until
+) -> None:
+    slow = Slow()
+    slow.answer = Examined({"state": "fine"}, again_s=0.0)
+    put_store(stores / "large.sqlite")
+    parts = assemble(None, [slow])
+    await parts.look()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(parts.examining.run)
+        await until(lambda: slow.begun == ["large"])
+        put_store(stores / "other.sqlite", "trees")
+        await parts.look()
+        await until(lambda: slow.begun.count("other") > 1)
+        slow.gate.set()
+        await until(lambda: slow.begun.count("large") > 1)
+        tasks.cancel_scope.cancel()
+
+
+class Catalog(dict[str, Store]):
+    """Stores, of which is counted how often all were looked at."""
+
+    looks = 0
+
+    def values(self) -> Any:
+        """Count."""
+        self.looks += 1
+        return super().values()
+
+
+async def test_many_stores_are_not_looked_at_again_after_each(
+    assemble: Assemble, stores: Path, put_store: PutStore, until: Until
+) -> None:
+    curious = Curious()
+    for number in range(30):
+        put_store(stores / f"{number}.sqlite")
+    parts = assemble(None, [curious])
+    await parts.look()
+    parts.inventory.stores = catalog = Catalog(parts.inventory.stores)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(parts.examining.run)
+        await until(lambda: curious.times == 30)
+        tasks.cancel_scope.cancel()
+    assert catalog.looks == 1
 
 
 async def test_the_work_ends_with_the_daemon(parts: Parts, curious: Curious, until: Until) -> None:
