@@ -155,10 +155,16 @@ class Embedders:
             raise MissingModel(f"{embedding.local} was not done within {seconds:.3g} s") from error
 
     def _local(self, package: str, text: str) -> list[float]:
-        model = self._models.get(package)
-        if model is None:
-            model = self._models[package] = load(package)
-        return model.embed(text)
+        try:
+            model = self._models.get(package) or load(package)
+            vector = model.embed(text)
+        except MissingModel:
+            raise
+        except Exception as error:  # a damaged file shows in any way, and `tokenizers` raises no other type
+            reason = f"{type(error).__name__}: {error}"
+            raise MissingModel(f"the files of the installed {package} are damaged: {reason}") from error
+        self._models[package] = model
+        return vector
 
 
 def place(embedding: Embedding) -> str:

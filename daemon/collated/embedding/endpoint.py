@@ -6,6 +6,7 @@ The key goes to the configured address alone: redirects, proxies and `.netrc` ar
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -53,8 +54,10 @@ class Endpoint:
         self._model = model
         self._key = key.strip() if key else None
         self._name = url.partition("?")[0]
-        self._client: httpx.AsyncClient | None = None
-        self._opening = asyncio.Lock()
+        self._making: asyncio.Task[httpx.AsyncClient] | None = None
+        self._asking = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     async def embed(self, text: str, timeout_s: float) -> list[float]:
         """Return the vector of *text*; a failure that may pass is tried once more.
@@ -62,23 +65,34 @@ class Endpoint:
         Raises:
             EndpointFailed: no answer within *timeout_s* seconds, or none that holds one vector.
         """
+        self._asking += 1
+        self._idle.clear()
         try:
             async with asyncio.timeout(timeout_s):
-                try:
-                    return await self._ask(text)
-                except EndpointFailed as failed:
-                    if not failed.is_retryable:
-                        raise
-                await asyncio.sleep(_PAUSE_S)
-                return await self._ask(text)
+                return await self._asked_twice(text)
         except TimeoutError as error:
             raise EndpointFailed(f"{self._name} did not answer within {timeout_s:.3g} s") from error
+        finally:
+            self._asking -= 1
+            if not self._asking:
+                self._idle.set()
 
     async def close(self) -> None:
-        """Close the connections."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
+        """Close the connections, once nobody waits for an answer any more."""
+        await self._idle.wait()
+        making, self._making = self._making, None
+        if making is not None:
+            with suppress(ImportError):  # then there is none to close
+                await (await making).aclose()
+
+    async def _asked_twice(self, text: str) -> list[float]:
+        try:
+            return await self._ask(text)
+        except EndpointFailed as failed:
+            if not failed.is_retryable:
+                raise
+        await asyncio.sleep(_PAUSE_S)
+        return await self._ask(text)
 
     async def _ask(self, text: str) -> list[float]:
         client = await self._opened()
@@ -123,13 +137,16 @@ class Endpoint:
         return redacted(text)[:_SHOWN_CHARACTERS] or "nothing more"
 
     async def _opened(self) -> httpx.AsyncClient:
-        async with self._opening:
-            if self._client is None:
-                try:
-                    self._client = await asyncio.to_thread(_client, self._key)
-                except ImportError as error:
-                    raise EndpointFailed(HTTPX_MISSING) from error
-            return self._client
+        making = self._making
+        if making is None:
+            making = self._making = asyncio.create_task(asyncio.to_thread(_client, self._key))
+        try:
+            # Who gives up waiting must not leave behind a client that nobody knows.
+            return await asyncio.shield(making)
+        except ImportError as error:
+            if self._making is making:
+                self._making = None
+            raise EndpointFailed(HTTPX_MISSING) from error
 
 
 def _reason(error: Exception) -> str:

@@ -24,7 +24,7 @@ _LONGEST = 20_000  # characters of a query that are looked at; models read a few
 
 
 class MissingModel(Exception):
-    """A package is not installed, or lacks a file that it should carry; the message says which."""
+    """A package is not installed, or its files are missing or damaged; the message says which."""
 
 
 class LocalModel(Protocol):
@@ -40,6 +40,7 @@ def load(name: str) -> LocalModel:
 
     Raises:
         MissingModel: the package, `tokenizers` or one of the model's files is not there.
+        Exception: a file is damaged; of any kind, and perhaps only when the model embeds.
     """
     if problem := missing(name):
         raise MissingModel(problem)
@@ -101,12 +102,18 @@ LOCAL: Mapping[str, tuple[str, str, Callable[[Path], LocalModel]]] = {
 
 
 def tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of a safetensors file, mapped into memory and not copied."""
+    """Return the arrays of a safetensors file, mapped into memory and not copied.
+
+    Raises:
+        ValueError: the header is longer than the file.
+    """
     import numpy as np
 
     kinds: dict[str, np.dtype[Any]] = {"F16": np.dtype("<f2"), "F32": np.dtype("<f4"), "I64": np.dtype("<i8")}
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
+        if length > path.stat().st_size:
+            raise ValueError(f"{path.name} ends within its header")
         header: dict[str, dict[str, Any]] = json.loads(file.read(length))
     whole = np.memmap(path, dtype=np.uint8, mode="r", offset=8 + length)
     found: dict[str, npt.NDArray[Any]] = {}

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import math
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
 from collated.embedding import Embedders, NotEmbedded, Vectors, obstacle
@@ -19,6 +25,7 @@ pytestmark = pytest.mark.anyio
 
 VECTOR = [0.6, -0.8, 0.0]
 LLAMA = Embedding(local="wordllama")
+TOKENIZER = "l2_supercat_tokenizer_config.json"
 
 Make = Callable[..., Embedders]
 
@@ -87,6 +94,56 @@ async def test_a_package_that_is_not_installed(embedders: Make, monkeypatch: pyt
     assert (
         "no vector for the query under llama: the Python package wordllama is not installed" in result.message
     )
+
+
+def _weights(name: str = "embedding.weight", kind: str = "F32", shape: Sequence[int] = (8, 2)) -> bytes:
+    size = math.prod(shape) * 4
+    header = json.dumps({name: {"dtype": kind, "shape": shape, "data_offsets": [0, size]}}).encode()
+    return len(header).to_bytes(8, "little") + header + bytes(size)
+
+
+def _tokens() -> str:
+    spec = find_spec("wordllama")
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    folder = Path(spec.submodule_search_locations[0])
+    return (folder / "tokenizers" / TOKENIZER).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("weights", "tokens"),
+    [
+        *[(b"", None), (b"\xff" * 8, None), (_weights()[:50], None), (_weights()[:-9], None)],
+        *[(_weights().replace(b"dtype", b"what?"), None), (_weights().replace(b"{", b"[", 1), None)],
+        *[(_weights("other"), None), (_weights(kind="F9"), None), (_weights(shape=(16,)), None)],
+        *[(_weights(), "{}"), (_weights(), "no JSON"), (_weights(), "")],
+    ],
+)
+def test_a_model_of_damaged_files_gives_no_vector(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weights: bytes, tokens: str | None
+) -> None:
+    files = {
+        Path("__init__.py"): b"",
+        Path("weights", "l2_supercat_256.safetensors"): weights,
+        Path("tokenizers", TOKENIZER): (_tokens() if tokens is None else tokens).encode(),
+    }
+    for name, content in files.items():
+        path = tmp_path / "wordllama" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    monkeypatch.delitem(sys.modules, "wordllama", raising=False)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+
+    async def ask() -> NotEmbedded:
+        made = Embedders({"llama": LLAMA}, {})
+        try:
+            return await reason(made, "llama", "how do refunds work?")
+        finally:
+            await made.close()
+
+    result = asyncio.run(ask())
+    assert result.code == "embedder_failed"
+    assert "the files of the installed wordllama are damaged" in result.message
 
 
 async def test_an_endpoint_with_its_key_and_its_own_name(served: Served, embedders: Make) -> None:
@@ -179,6 +236,48 @@ async def test_others_can_be_configured_at_any_time(served: Served, embedders: M
     assert [asked["model"] for asked in served.asked] == ["a", "other"]
     made.adopt({})
     assert (await reason(made, "a")).code == "query_model_mismatch"
+
+
+@pytest.mark.parametrize("answers", [[response(answer(VECTOR))], [b"", response(answer(VECTOR))]])
+async def test_who_is_being_answered_when_others_are_configured_is_answered(
+    served: Served, embedders: Make, monkeypatch: pytest.MonkeyPatch, answers: list[bytes | None]
+) -> None:
+    opened: list[httpx.AsyncClient] = []
+    init = httpx.AsyncClient.__init__
+
+    def noted(client: httpx.AsyncClient, **options: Any) -> None:
+        opened.append(client)
+        init(client, **options)
+
+    monkeypatch.setattr(httpx.AsyncClient, "__init__", noted)
+    served.answers = answers
+    made = embedders({"a": Embedding(url=served.url)})
+    task = asyncio.create_task(made.embed("a", "what", budget()))
+    await asyncio.sleep(0)  # it has begun, and no client is there yet
+    made.adopt({})
+    assert await task == VECTOR
+    await made.close()
+    assert [client.is_closed for client in opened] == [True]
+
+
+async def test_a_client_that_comes_too_late_is_closed(
+    served: Served, embedders: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[httpx.AsyncClient] = []
+    init = httpx.AsyncClient.__init__
+    gate = threading.Event()
+
+    def late(client: httpx.AsyncClient, **options: Any) -> None:
+        gate.wait(10)
+        opened.append(client)
+        init(client, **options)
+
+    monkeypatch.setattr(httpx.AsyncClient, "__init__", late)
+    made = embedders({"a": Embedding(url=served.url)})
+    assert isinstance(await made.embed("a", "what", Budget.lasting(0.05)), NotEmbedded)
+    gate.set()
+    await made.close()
+    assert [client.is_closed for client in opened] == [True]
 
 
 @pytest.mark.parametrize(
