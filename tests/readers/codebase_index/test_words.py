@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 import pytest
 from hypothesis import given
@@ -83,6 +84,24 @@ def test_a_snippet_is_a_part_of_the_text_with_marks(text: str, query: str, line:
         assert plain in " ".join(text.split())
         assert len(plain) <= 1_000
         assert snippet.count("**") % 2 == 0
+
+
+LETTERS = st.text(
+    st.sampled_from("aAsSkKiIzZéÉſıİ\u212aßẞ_- \n0") | st.characters(codec="utf-8"), max_size=60
+)
+
+
+@given(LETTERS, st.lists(LETTERS, max_size=3), st.integers(0, 9))
+def test_the_places_of_words_are_those_that_their_pattern_finds(
+    text: str, query: list[str], least: int
+) -> None:
+    terms = [term for word in query for term in asked.terms(word)]
+    shown = shown_words([(term,) for term in terms] + [tuple(terms[:2])])
+    folded = "".join(unicodedata.normalize("NFD", letter)[0] for letter in text)
+    if shown is not None:
+        for each in (folded, folded + " ".join(query)):
+            found = [(match.span(), match.lastindex) for match in shown.within(each, least)]
+            assert found == [(match.span(), match.lastindex) for match in shown.pattern.finditer(each, least)]
 
 
 def test_a_snippet_shows_where_most_of_the_query_is() -> None:
