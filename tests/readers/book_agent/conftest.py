@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from collated_readers import Budget, RequestError, StoreError
+from collated_readers import Budget, Examined, Query, RequestError, StoreError
 from collated_readers.book_agent import BookAgent, PrebuiltVectorStoreAdapter
 from collated_readers.opening import StoreConnection, ask
 
@@ -178,16 +178,50 @@ def adapt(request: pytest.FixtureRequest) -> Callable[..., PrebuiltVectorStoreAd
     return open_it
 
 
+@pytest.fixture(scope="session")
+def examine() -> Callable[[StoreConnection], Examined]:
+    """`examine(db)` does what the daemon does in the background: it validates, and makes the index."""
+
+    def call(db: StoreConnection) -> Examined:
+        budget = Budget.lasting(30)
+        return ask(db, lambda db: BookAgent().examine(db, None, budget), budget)
+
+    return call
+
+
 @pytest.fixture
-def examined(open_at: Callable[[Path], StoreConnection]) -> Callable[[Path], StoreConnection]:
+def examined(
+    open_at: Callable[[Path], StoreConnection], examine: Callable[[StoreConnection], Examined]
+) -> Callable[[Path], StoreConnection]:
     """`examined(path)` opens a store as the daemon does, and makes its index."""
 
     def open_it(path: Path) -> StoreConnection:
-        db, budget = open_at(path), Budget.lasting(30)
-        ask(db, lambda db: BookAgent().examine(db, None, budget), budget)
+        db = open_at(path)
+        examine(db)
         return db
 
     return open_it
+
+
+@pytest.fixture(scope="session")
+def is_indexing() -> Callable[[StoreConnection], bool]:
+    """`is_indexing(db)`: does it say that its words are not known yet, however they are asked for?"""
+    reader = BookAgent()
+
+    def call(db: StoreConnection) -> bool:
+        assert reader.vocabulary(db) is None
+        for work in (
+            lambda: reader.ranked(db, Query("zebra"), "any"),
+            lambda: reader.postings(db),
+            lambda: reader.postings(db, [b"zebra"]),
+        ):
+            with pytest.raises(StoreError) as caught:
+                work()
+            if caught.value.code != "indexing":
+                return False
+        return True
+
+    return call
 
 
 @pytest.fixture(scope="session")

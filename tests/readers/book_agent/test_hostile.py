@@ -22,12 +22,9 @@ Write = Callable[..., Path]
 OpenAt = Callable[[Path], StoreConnection]
 Rows = list[tuple[object, object, Sequence[float], object]]
 
+Examine = Callable[[StoreConnection], Examined]
+
 READER = BookAgent()
-
-
-def _examined(db: StoreConnection) -> Examined:
-    budget = Budget.lasting(30)
-    return ask(db, lambda db: READER.examine(db, None, budget), budget)
 
 
 def _use(path: Path, manifest: Path | None) -> list[Callable[[], object]]:
@@ -85,7 +82,7 @@ def test_damaged_files_give_codes(
 
 @pytest.mark.slow
 def test_damaged_files_are_opened_and_asked_as_the_daemon_does(
-    tmp_path: Path, write_bge: Write, open_at: OpenAt
+    tmp_path: Path, write_bge: Write, open_at: OpenAt, examine: Examine
 ) -> None:
     path = write_bge(tmp_path / "store.sqlite", texts=("naïve zebra. ", "whale. "))
     sound = path.read_bytes()
@@ -96,7 +93,7 @@ def test_damaged_files_are_opened_and_asked_as_the_daemon_does(
         db = open_at(path)
         reader, _ = ask(db, identify, budget)
         assert isinstance(reader, BookAgent)
-        _examined(db)
+        examine(db)
         ask(db, lambda db: search(READER, db, Query("zebra")), budget)
         ask(db, lambda db: READER.grep(db, Pattern("zebra"), budget), budget)
         ask(db, lambda db: READER.similar(db, [1.0] * 1024, 2, budget), budget)
@@ -124,30 +121,34 @@ def test_damaged_files_are_opened_and_asked_as_the_daemon_does(
     ],
 )
 def test_a_source_may_hold_anything(
-    tmp_path: Path, write_explicit: Write, open_at: OpenAt, source: str
+    tmp_path: Path, write_explicit: Write, open_at: OpenAt, source: str, examine: Examine
 ) -> None:
     db = open_at(write_explicit(tmp_path / "store.sqlite", [("a", "A zebra.", [1.0], source)]))
-    assert _examined(db).details["validation"] in ("valid", "invalid_source_metadata")
+    assert examine(db).details["validation"] in ("valid", "invalid_source_metadata")
     (hit,) = search(READER, db, Query("zebra")).hits
     assert hit.doc == READER.read(db, "a", 0).record.doc
     hit.doc.encode()
     assert READER.index(db, None)
 
 
-def test_a_file_may_have_a_name_that_is_no_text(tmp_path: Path, write_bge: Write, open_at: OpenAt) -> None:
+def test_a_file_may_have_a_name_that_is_no_text(
+    tmp_path: Path, write_bge: Write, open_at: OpenAt, examine: Examine
+) -> None:
     path = write_bge(tmp_path / os.fsdecode(b"b\xff\xfeok.sqlite"))
     db = open_at(path)
-    _examined(db)
+    examine(db)
     (hit,) = search(READER, db, Query("zebra")).hits
     assert hit.doc == "b\ufffd\ufffdok"
     with PrebuiltVectorStoreAdapter(path) as adapter:
         assert adapter.validate() == ()
 
 
-def test_an_id_of_any_size_is_no_id(tmp_path: Path, write_explicit: Write, open_at: OpenAt) -> None:
+def test_an_id_of_any_size_is_no_id(
+    tmp_path: Path, write_explicit: Write, open_at: OpenAt, examine: Examine
+) -> None:
     rows = [("x" * 5_000, "A zebra.", [1.0], None), ("y" * 4_096, "A whale.", [2.0], None)]
     db = open_at(write_explicit(tmp_path / "store.sqlite", rows))
-    assert _examined(db).details["unindexed"] == 1
+    assert examine(db).details["unindexed"] == 1
     with pytest.raises(StoreError) as caught:
         READER.similar(db, [1.0], 1, Budget.lasting(30))
     assert caught.value.code == "invalid_record_id"

@@ -15,7 +15,6 @@ from collated_readers.codebase_index import CodebaseIndex
 from collated_readers.opening import StoreConnection, ask, open_store
 
 MakeStore = Callable[..., Path]
-OpenAt = Callable[[Path], StoreConnection]
 CheckIndex = Callable[..., None]
 Altered = Callable[..., StoreConnection]
 

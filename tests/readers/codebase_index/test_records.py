@@ -21,8 +21,6 @@ READER = CodebaseIndex()
 TYPER = "typer/index.sqlite"
 BUDGET = Budget.lasting(600)
 
-SOURCE = "import os\n\n\ndef one():\n    return 1\n\n\ndef two():\n    '''A docstring.'''\n    return 2\n"
-
 
 @pytest.fixture
 def small(
