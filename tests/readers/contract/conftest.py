@@ -101,9 +101,12 @@ def make(request: pytest.FixtureRequest) -> Makers:
 @pytest.fixture
 def example(reader: Reader, tmp_path: Path, make: Makers, open_at: OpenAt) -> Callable[..., StoreConnection]:
     """`example(documents)` opens a store of the reader's format, and has done what the daemon does then."""
-    return lambda documents=DOCUMENTS, name="store": _examined(
-        reader, open_at(EXAMPLES[reader.format](tmp_path / f"{name}.sqlite", make, documents))
-    )
+
+    def open_it(documents: Documents = DOCUMENTS, name: str = "store") -> StoreConnection:
+        path = EXAMPLES[reader.format](tmp_path / f"{name}.sqlite", make, documents)
+        return _examined(reader, open_at(path))
+
+    return open_it
 
 
 @pytest.fixture
