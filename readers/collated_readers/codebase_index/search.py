@@ -1,8 +1,7 @@
 """The lexical passes: candidates by rank, and what a hit shows of them.
 
 `fts_chunks` can only be asked for MATCH, rowid and bm25 (formats/codebase-index.md T1), so snippets are
-cut here. As in other formats candidates are taken in rank order, with everything that ties with the last
-of them, and sorted by (rank, id) here: ids are made of several columns.
+cut here, and candidates are sorted by (rank, id) here: ids are made of several columns.
 """
 
 from __future__ import annotations
@@ -13,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from collated_readers.contract import Hit, Query, Ranked, Tier
+from collated_readers.fts.best import best_ranks
 from collated_readers.matching.within import filter_argument, path_matcher_of
 from collated_readers.secrets import redacted
 from collated_readers.shown import beginning_of, digest_of, score_of
-from collated_readers.values import Row, finite, integer, optional_text, text
+from collated_readers.values import integer, optional_text, text
 
 from .names import line_in, named
 from .places import IN_FILTER, Place, places_at
@@ -27,7 +27,6 @@ __all__ = ["digests_of", "hits_of", "ranked_of"]
 
 _BEST = """
 SELECT rowid, bm25(fts_chunks) AS best FROM fts_chunks WHERE fts_chunks MATCH ? ORDER BY best LIMIT ?"""
-_TIES = 4  # fetched beyond the limit; only a longer tie at the limit needs the whole list
 _JOINED = """
 SELECT x.rowid, bm25(fts_chunks) AS best FROM fts_chunks AS x
 JOIN chunks AS c ON c.id = x.rowid JOIN files AS f ON f.id = c.file_id
@@ -72,21 +71,11 @@ def _sorted(places: Mapping[int, Place], ranks: Mapping[int, float], tier: Tier)
 
 def _best(db: sqlite3.Connection, match: str, within: str | None, limit: int) -> dict[int, float]:
     """Return the ranks of the best chunks by row id, with all that tie with the last of *limit*."""
-    rows = _rows(db, _BEST, (match,), limit) if within is None else None
+    rows = best_ranks(db, _BEST, (match,), limit) if within is None else None
     if rows is None or len(places_at(db, rows)) != len(rows):  # rows of no chunk must not use up the limit
         arguments = (match,) if within is None else (match, within)
-        rows = _rows(db, _JOINED.format("1" if within is None else IN_FILTER), arguments, limit)
+        rows = best_ranks(db, _JOINED.format("1" if within is None else IN_FILTER), arguments, limit)
     return rows
-
-
-def _rows(db: sqlite3.Connection, sql: str, arguments: tuple[str, ...], limit: int) -> dict[int, float]:
-    fetched = limit + _TIES
-    rows: list[Row] = db.execute(sql, (*arguments, fetched)).fetchall()
-    if len(rows) == fetched and rows[-1][1] == rows[limit - 1][1]:
-        rows = db.execute(sql, (*arguments, -1)).fetchall()
-    ranks = {integer(row): finite(rank) for row, rank in rows}
-    last = max(list(ranks.values())[:limit], default=0.0)
-    return {row: rank for row, rank in ranks.items() if rank <= last}
 
 
 # --------------------------------------------------------------------------- hits

@@ -1,8 +1,6 @@
 """The lexical passes: candidates by rank, and what a hit shows of them (store-format: Search).
 
-Sorting by rank alone is much faster than by (rank, id), for which every match's row is read. So
-candidates are taken in rank order, with everything that ties with the last of them, and sorted here.
-The list is the contract's all the same.
+Candidates are taken in rank order and sorted by (rank, id) here; the list is the contract's all the same.
 """
 
 from __future__ import annotations
@@ -12,6 +10,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from collated_readers.contract import Hit, Query, Ranked, Tier
+from collated_readers.fts.best import best_ranks
 from collated_readers.matching.within import filter_argument
 from collated_readers.shown import score_of
 from collated_readers.values import Row, finite, text
@@ -24,7 +23,6 @@ __all__ = ["hits_of", "ranked_of"]
 _BEST = """
 SELECT rowid, bm25(sections_fts, 0.0, 2.0, 1.0) AS best FROM sections_fts
 WHERE sections_fts MATCH ? ORDER BY best LIMIT ?"""
-_TIES = 4  # fetched beyond the limit; only a longer tie at the limit needs the whole list
 
 # FTS5's own table of what was indexed, c0 being the first column: half the time of asking FTS5 for it.
 _IDS = """
@@ -74,15 +72,9 @@ def ranked_of(db: sqlite3.Connection, query: Query, tier: Tier) -> list[Ranked]:
 
 
 def _best(db: sqlite3.Connection, match: str, limit: int) -> list[Row] | None:
-    fetched = limit + _TIES
-    rows = db.execute(_BEST, (match, fetched)).fetchall()
-    if len(rows) == fetched and rows[-1][1] == rows[limit - 1][1]:
-        rows = db.execute(_BEST, (match, -1)).fetchall()
-    if not rows:
+    ranks = best_ranks(db, _BEST, (match,), limit)
+    if not ranks:
         return []
-    best = [(row, finite(rank)) for row, rank in rows]
-    last = best[min(limit, len(best)) - 1][1]
-    ranks = {row: rank for row, rank in best if rank <= last}
     ids = db.execute(_IDS, (json.dumps(list(ranks)),)).fetchall()
     if len(ids) != len(ranks):  # rows of the index without a section must not use up the limit
         return None
