@@ -12,6 +12,7 @@ from collated_readers.codebase_index.places import places_at
 from collated_readers.codebase_index.words import key_of
 from collated_readers.contract import SEARCH_LIMITS, Query, Ranked
 from collated_readers.matching.within import filter_argument, path_matcher_of
+from collated_readers.values import integer
 
 from .found import Found, Source
 from .fusing import fused
@@ -117,4 +118,4 @@ def _defining(db: sqlite3.Connection, query: Query) -> list[Ranked]:
 def _around(db: sqlite3.Connection, lines: Iterable[tuple[int, int]]) -> list[int | None]:
     """Return the row id of the smallest chunk of a file's own text around each line, None for none."""
     asked = json.dumps(list(lines))
-    return [row for (row,) in db.execute(_AROUND, (asked,))]
+    return [None if row is None else integer(row) for (row,) in db.execute(_AROUND, (asked,))]
