@@ -1,7 +1,7 @@
 """The full-text index of a store's texts, which the format does not have: made once, in the cache directory.
 
-Its tables are those of a ContextPull store without its texts, so the contract's search, snippets and
-postings are that format's, to the last bit.
+Its tables are those that `passes` searches, without the texts, so search, snippets and postings are the
+contract's, to the last bit.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _CREATE = (
     "CREATE TABLE documents (doc_id INTEGER PRIMARY KEY, path TEXT NOT NULL)",
     """CREATE TABLE sections (id TEXT PRIMARY KEY, doc_id INTEGER NOT NULL, heading_path TEXT NOT NULL,
     kind TEXT NOT NULL) WITHOUT ROWID""",
-    # The declaration that `contextpull` knows.
+    # The declaration that `passes` knows.
     "CREATE VIRTUAL TABLE sections_fts USING fts5"
     f'(id UNINDEXED, heading_path, text, tokenize = "{TOKENIZER}")',
 )

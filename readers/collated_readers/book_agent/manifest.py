@@ -19,6 +19,7 @@ from .layout import BGE, EXPLICIT, Columns, Encoding, Layout, Warned
 __all__ = ["explicit_layout", "fields_of", "is_ours", "manifest_beside", "read_manifest", "unknown_schema"]
 
 _LARGEST_BYTES = 1024 * 1024
+_LONGEST_NAME = 1_000  # characters; a model's is shown wherever its store is
 _ENCODINGS: Mapping[str, Encoding] = {
     "json": "json",
     **{
@@ -167,7 +168,7 @@ def _object(name: str, value: object) -> dict[str, Any]:
 
 def _name(fields: Mapping[str, Any], name: str) -> str:
     value = fields.get(name)
-    if not isinstance(value, str) or not value or "\0" in value:
+    if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_NAME or "\0" in value:
         raise _invalid(f"{name:.80} must be a name, and is {value!r:.80}")
     return value
 

@@ -175,6 +175,7 @@ def test_only_ordinary_tables_and_columns_are_read(
         ({"model": None}, "invalid_manifest"),
         ({"model": ""}, "invalid_manifest"),
         ({"model": 7}, "invalid_manifest"),
+        ({"model": "x" * 1_001}, "invalid_manifest"),
         ({"dimensions": None}, "invalid_manifest"),
         ({"dimensions": True}, "invalid_manifest"),
         ({"dimensions": 2.0}, "invalid_manifest"),
