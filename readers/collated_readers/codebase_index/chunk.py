@@ -6,9 +6,9 @@ import sqlite3
 
 from collated_readers.code import Chunk
 from collated_readers.contract import RequestError, clamped
-from collated_readers.secrets import redacted
 from collated_readers.values import integer, text
 
+from .bodies import whole
 from .definitions import COLUMNS, FROM, definition_of, symbol_of
 from .places import places_at, row_at
 
@@ -52,7 +52,7 @@ def chunk_of(db: sqlite3.Connection, path: str, line: int) -> Chunk:
         line_start=chunk.line_start,
         line_end=chunk.line_end,
         kind=chunk.kind,
-        text=redacted(text(content)),
+        text=whole(content),
         sha256=text(file[1]),
         symbol=None if around is None else symbol_of(definition_of(around)),
     )

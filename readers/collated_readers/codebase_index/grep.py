@@ -15,6 +15,7 @@ from collated_readers.matching.within import filter_argument
 from collated_readers.secrets import redacted
 from collated_readers.values import optional_text, text
 
+from .bodies import LONGEST
 from .places import Place, every_place, places_at, row_of
 
 __all__ = ["matches_of", "texts_of"]
@@ -62,7 +63,8 @@ def _candidates(db: sqlite3.Connection, pattern: Pattern) -> Sequence[Place]:
 
 
 def _match(place: Place, body: str, line: str, name: str) -> Match:
-    lines, shown = body.splitlines(), redacted(body).splitlines()
+    lines = body.splitlines()
+    shown = redacted(body).splitlines() if len(body) <= LONGEST else []
     at = lines.index(line)  # the first line that matches is the first of those that are like it
     # A line of a private key is known for one only among the others.
     is_parallel = len(lines) == len(shown)

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from collated_readers.contract import CONTEXT_LIMITS, Neighbours, Reading, Record, clamped
 from collated_readers.secrets import redacted
-from collated_readers.values import integer, optional_text, text
+from collated_readers.values import integer, optional_text
 
+from .bodies import whole
 from .places import Place, place_of, places_at
 
 __all__ = ["neighbours_of", "reading_of"]
@@ -70,7 +71,7 @@ def _record(db: sqlite3.Connection, place: Place) -> Record:
         doc=place.path,
         heading_path=redacted(optional_text(name) or ""),
         kind=place.kind,
-        text=redacted(text(body)),
+        text=whole(body),
         prev_id=above[0].id if above else None,
         next_id=below[0].id if below else None,
     )

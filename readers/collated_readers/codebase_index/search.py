@@ -18,6 +18,7 @@ from collated_readers.secrets import redacted
 from collated_readers.shown import beginning_of, digest_of, score_of
 from collated_readers.values import integer, optional_text, text
 
+from .bodies import beginning
 from .names import line_in, named
 from .places import IN_FILTER, Place, places_at
 from .snippets import Shown, shown_name, shown_words, snippet_of
@@ -110,7 +111,7 @@ def _hit(db: sqlite3.Connection, showing: _Showing, one: Ranked, place: Place) -
     row = db.execute(_SHOWN, (one.row,)).fetchone()
     if row is None or place.id != one.id:
         return None
-    body = redacted(text(row[0]))
+    body = beginning(row[0])
     return Hit(
         id=one.id,
         doc=place.path,
