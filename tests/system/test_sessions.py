@@ -121,7 +121,8 @@ def test_a_whole_session_in_each_framing(library: Daemon, framing: str) -> None:
         hello = speaker.result("initialize", {"client": {"name": "test"}, "unknown": {"is": "tolerated"}})
         assert hello["framing"] == framing
         assert hello["protocol"] == 1
-        assert hello["formats"] == {"contextpull": "1.x"}
+        assert hello["formats"]["contextpull"] == "1.x"
+        assert sorted(hello["formats"]) == ["book-agent", "codebase-index", "contextpull"]
         assert {"search", "read", "$/cancelRequest"} <= set(hello["methods"])
         assert speaker.result("ping") == {}
         assert [store["name"] for store in speaker.result("stores")["stores"]] == ["one", "three", "two"]
