@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from collated_readers import Reader, State
+from collated_readers import OwnRanking, Reader, State
 
 from .catalog import Store
 from .errors import RequestFailed
@@ -67,13 +67,15 @@ class Choosing:
                 failed.append(Failure(store.name, "backed_off", reason))
             else:
                 asked.append(store)
-        return Chosen(
-            tuple(asked),
-            tuple(failed),
-            skipped,
-            frozenset(store.name for store in asked),
-            self._readers(asked),
+        readers = self._readers(asked)
+        own = (
+            asked[int(place)].name
+            for reader, places, _ in readers
+            if isinstance(reader, OwnRanking)
+            for place in places
         )
+        every = frozenset(store.name for store in asked)
+        return Chosen(tuple(asked), tuple(failed), skipped, every, readers, frozenset(own))
 
     def _readers(
         self, stores: Sequence[Store]

@@ -25,13 +25,8 @@ class Own:
     def begin(self, search: Search) -> None:
         """Set those stores apart: no index of words knows what their readers find."""
         chosen = search.selection.chosen
-        names = (
-            chosen.stores[int(place)].name
-            for reader, places, _ in chosen.formats
-            if isinstance(reader, OwnRanking) and reader.tiers(search.query)
-            for place in places
-        )
-        search.own = frozenset(names) - search.apart if search.order == "contract" else frozenset()
+        has_words = bool(chosen.own) and any(reader.tiers(search.query) for reader, _, _ in chosen.formats)
+        search.set_own(chosen.own - search.apart if has_words and search.order == "contract" else frozenset())
 
     async def rank(self, search: Search, budget: Budget) -> None:
         """Give *search* the lists of the stores apart."""
@@ -54,7 +49,7 @@ class Own:
                 each.take(kept)
             elif each.is_answering:
                 todo.append(each)
-        left = await self._fanout.quick(todo, question, take, budget)
+        left = await self._fanout.look_up(todo, question, take, budget)
         await self._fanout.each(left, job, budget)
 
 

@@ -42,7 +42,8 @@ class Chosen(Struct, frozen=True, eq=False):
     """The stores that a request addresses, by name.
 
     `stores` can be asked, `failed` cannot, and `skipped` lack the capability. `formats` are the readers,
-    each with the places of its stores in `stores` and in the inventory's filters.
+    each with the places of its stores in `stores` and in the inventory's filters. `own` are the names of
+    those whose reader makes their whole list (`OwnRanking`).
     """
 
     stores: tuple[Store, ...]
@@ -50,6 +51,7 @@ class Chosen(Struct, frozen=True, eq=False):
     skipped: int
     names: frozenset[str]
     formats: tuple[tuple[Reader, NDArray[np.int64], NDArray[np.int64]], ...]
+    own: frozenset[str] = frozenset()
 
     def by_name(self, name: str) -> Store:
         """Return the store of *stores* that is called so."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, groupby
@@ -31,6 +31,7 @@ from .words import key_of
 __all__ = ["symbol_table_of"]
 
 _EVERY = f"SELECT {COLUMNS} {FROM} ORDER BY s.name, f.path, s.line_start, s.id"
+_LAST = "\U0010ffff"  # no character comes after it
 _TO_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)  # all that SQLite's lower() knows
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(tuple[Symbol, ...])
@@ -89,7 +90,7 @@ class _Table(SymbolTable, frozen=True):
         """Return where the names are that begin so, whatever the case of ASCII letters."""
         beginning = name.translate(_TO_LOWER)
         first = bisect_left(self.lowered, beginning)
-        last = bisect_right(self.lowered, beginning, first, key=lambda each: each[: len(beginning)])
+        last = bisect_left(self.lowered, _after(beginning), first) if beginning else len(self.lowered)
         totals = memoryview(self.totals).cast("i")
         return _Beginning(first, last, totals[last] - totals[first])
 
@@ -123,6 +124,12 @@ class _Table(SymbolTable, frozen=True):
             found += _decoder.decode(self.symbols[place])
         count = sum(map(self.counts.__getitem__, places))
         return Symbols(tuple(found[:limit]), how, more, is_truncated=count > limit)
+
+
+def _after(beginning: str) -> str:
+    """Return a text that comes after all that begin so, and before what does not and comes later."""
+    kept = beginning.rstrip(_LAST)
+    return kept[:-1] + chr(ord(kept[-1]) + 1) if kept else _LAST * 10_000
 
 
 def symbol_table_of(db: sqlite3.Connection) -> SymbolTable:

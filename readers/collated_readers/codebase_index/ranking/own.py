@@ -52,9 +52,12 @@ def own_of(db: sqlite3.Connection, query: Query) -> list[Ranked]:
         StoreError: `invalid_rank`, `damaged`.
     """
     pages = _pages(db, query)
-    first = list(next(pages))
-    places = {one.id: place for place, one in enumerate(first)}
-    defining = sorted(_defining(db, query), key=lambda one: (places.get(one.id, len(first)), one.id))
+    first: Iterable[Ranked] = next(pages)
+    defining = _defining(db, query)
+    if len(defining) > 1:
+        first = list(first)
+        places = {one.id: place for place, one in enumerate(first)}
+        defining.sort(key=lambda one: (places.get(one.id, len(places)), one.id))
     found: dict[str, Ranked] = {one.id: one for one in defining}
     for one in chain(first, chain.from_iterable(pages)):
         if len(found) >= query.limit:
