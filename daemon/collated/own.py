@@ -26,7 +26,7 @@ class Own:
         """Set those stores apart: no index of words knows what their readers find."""
         chosen = search.selection.chosen
         has_words = bool(chosen.own) and any(reader.tiers(search.query) for reader, _, _ in chosen.formats)
-        search.set_own(chosen.own - search.apart if has_words and search.order == "contract" else frozenset())
+        search.own = chosen.own - search.apart if has_words and search.order == "contract" else frozenset()
 
     async def rank(self, search: Search, budget: Budget) -> None:
         """Give *search* the lists of the stores apart."""

@@ -161,15 +161,6 @@ class Search:
         """Return the store called *name*, one of those chosen, as asked by itself."""
         return self.searched.get(name) or self.store(self.selection.chosen.by_name(name))
 
-    def set_own(self, names: frozenset[str]) -> None:
-        """Have the whole lists of the stores *names* asked of their readers, and more of each than is shown.
-
-        Records that overlap are shown once, and to ask a second time costs more than to ask for more.
-        """
-        self.own = names
-        if names and self.query.limit == self.limit:
-            self.query = replace(self.query, limit=self.limit + _SLACK)
-
     def set_apart(self, names: frozenset[str], vectors: Vectors) -> None:
         """Have the stores *names* asked with *vectors*; the others' lists are fused with theirs by rank."""
         self.apart, self.vectors = names, vectors

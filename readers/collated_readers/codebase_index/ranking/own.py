@@ -87,7 +87,8 @@ def _pages(db: sqlite3.Connection, query: Query) -> Iterator[Iterator[Ranked]]:
             "symbol": symbols(db, asked, scope),
             "path": paths(db, asked, scope),
         }
-        yield _records(db, page_of(lists, asked), query.limit)
+        # Some are of one record, so a few more than the limit are looked up at once.
+        yield _records(db, page_of(lists, asked), query.limit + query.limit // 2 + 1)
         if all(len(each) < scope.depth for each in lists.values()):
             break
 
