@@ -18,6 +18,8 @@ import pytest
 if TYPE_CHECKING:
     from tests.daemon.conftest import PutStore
 
+pytestmark = pytest.mark.slow
+
 # What `collated run` does, without the command line.
 PROGRAM = """
 import os, sys

@@ -25,7 +25,7 @@ from collated_readers.vectors import Similar, VectorFacts
 if TYPE_CHECKING:
     from tests.daemon.conftest import CodeWorld, OpenCode
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 STORES = ("a", "b", "b-2", "c", "z")
 ASKING: dict[str, dict[str, object]] = {

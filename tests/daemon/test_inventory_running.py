@@ -19,7 +19,7 @@ from collated.settings import Discovery, Settings, Watched
 if TYPE_CHECKING:
     from tests.daemon.conftest import Assemble, OpenWorld, Parts, PutStore, Until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 
 @asynccontextmanager

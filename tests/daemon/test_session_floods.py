@@ -19,7 +19,7 @@ from collated.settings import Server, Settings
 if TYPE_CHECKING:
     from tests.daemon.conftest import Assemble, Client, Connect, OpenWorld, Parts, PutStore, Until, World
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 FRAMINGS: tuple[Framing, ...] = ("lines", "headers", "msgpack")
 _LOOPS = [("asyncio", {"use_uvloop": False})]

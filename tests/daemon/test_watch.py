@@ -11,7 +11,7 @@ import pytest
 
 from collated.watch import Watch
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 Until = Callable[[Callable[[], object]], Awaitable[None]]
 

@@ -14,7 +14,7 @@ from collated.embedding.endpoint import HTTPX_MISSING, Endpoint, EndpointFailed
 
 from .conftest import HOST, Served, answer, response
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 VECTOR = [0.6, -0.8, 0.0]
 GOOD = response(answer(VECTOR))

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from tests.conftest import Program
     from tests.daemon.sidecars.conftest import MakeSegment
 
+pytestmark = pytest.mark.slow
+
 PREFIX = struct.Struct("<8sIII")
 DTYPES = ["<u1", "<u2", "<u4", "<i8", "<f8", "|b1", "|S3", ">u4", "<U2"]
 

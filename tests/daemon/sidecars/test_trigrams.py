@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from collated.sidecars import trigrams
 from collated.sidecars.trigrams import candidates, combine_grams, index_texts
 
+pytestmark = pytest.mark.slow
+
 Arrays = dict[str, NDArray[np.generic]]
 
 LETTERS = st.lists(st.sampled_from([b"a", b"b", b" ", b"\n", b"\x00", b"\xff", "ß".encode()]), max_size=24)

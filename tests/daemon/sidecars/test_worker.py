@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from tests.conftest import OpenStore, Snapshot, Sql
     from tests.daemon.conftest import PutStore
 
+pytestmark = pytest.mark.slow
+
 GIB = 1 << 30
 
 

@@ -22,6 +22,8 @@ from collated_readers.book_agent import BookAgent, PrebuiltVectorStoreAdapter
 from collated_readers.opening import StoreConnection, ask, open_store
 from collated_readers.vectors import Similar
 
+pytestmark = pytest.mark.slow
+
 Write = Callable[..., Path]
 OpenAt = Callable[[Path], StoreConnection]
 Rows = list[tuple[object, object, Sequence[float], object]]

@@ -15,6 +15,8 @@ from collated_readers.book_agent import PrebuiltVectorStoreAdapter
 from collated_readers.book_agent.lossless import Reconstruction, Source
 from collated_readers.book_agent.passages import Passage
 
+pytestmark = pytest.mark.slow
+
 Write = Callable[..., Path]
 Adapt = Callable[..., PrebuiltVectorStoreAdapter]
 Refusal = Callable[..., tuple[str, str]]

@@ -22,6 +22,8 @@ from collated_readers.codebase_index.vectors import fused_of, model_of
 from collated_readers.opening import StoreConnection, ask
 from collated_readers.single import lexical
 
+pytestmark = pytest.mark.slow
+
 CodeStore = Callable[[str], StoreConnection]
 MakeStore = Callable[..., Path]
 OpenAt = Callable[[Path], StoreConnection]

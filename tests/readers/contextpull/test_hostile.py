@@ -30,6 +30,8 @@ from collated_readers.opening import StoreConnection, ask
 from collated_readers.registry import identify
 from collated_readers.single import Answer, search
 
+pytestmark = pytest.mark.slow
+
 READER = ContextPull()
 Doctored = Callable[..., StoreConnection]
 CodeOf = Callable[[Callable[[], object]], str]

@@ -15,6 +15,8 @@ from collated_readers.opening import StoreConnection, ask
 from collated_readers.passes.terms import TOKENIZER
 from collated_readers.postings import COLUMN_SHIFT, Postings
 
+pytestmark = pytest.mark.slow
+
 MakeStore = Callable[..., Path]
 OpenAt = Callable[[Path], StoreConnection]
 Doctored = Callable[..., StoreConnection]

@@ -20,6 +20,8 @@ from collated_readers.opening import (
     take_signature,
 )
 
+pytestmark = pytest.mark.slow
+
 MakeStore = Callable[..., Path]
 OpenAt = Callable[..., StoreConnection]
 OtherProcess = Callable[[Path], Any]

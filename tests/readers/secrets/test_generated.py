@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from collated_readers.secrets import redacted, redacted_each
 
+pytestmark = pytest.mark.slow
+
 # Every secret here is made up, and put together so that no line of this file looks like one.
 NOISE = "aB3dE5" + "fG7hI9jK" + "1lM2nO4pQ6" + "rS8tU0vW2xY"
 LINE = ("MIIEvQ" + NOISE * 3)[:64]

@@ -18,7 +18,7 @@ from collated_readers import StoreError
 if TYPE_CHECKING:
     from tests.daemon.sidecars.keeper.conftest import Bench
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 # --------------------------------------------------------------------------- making and keeping
 

@@ -18,7 +18,7 @@ import pytest
 if TYPE_CHECKING:
     from tests.daemon.sidecars.keeper.conftest import Bench
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 # --------------------------------------------------------------------------- damage
 
