@@ -94,14 +94,14 @@ class Coding:
 
         answers = await self._symbols(selection, name, limit, budget, exact=params.exact)
         how, found, has_more = merge_symbols(answers, limit)
-        room = Room()
+        room, outcome = Room(), selection.outcome()
         return SymbolsResult(
             symbols=room.take(_symbol(store, each) for store, each in found),
             how=how,
             more=sum(each.more for each in answers.values() if each.symbols and each.how == how),
             truncated=has_more or room.is_cut,
-            complete=not selection.outcome().failed,
-            stores=selection.outcome(),
+            complete=not outcome.failed,
+            stores=outcome,
         )
 
     async def references(self, params: ReferencesParams, budget: Budget) -> ReferencesResult:
@@ -120,13 +120,13 @@ class Coding:
         answers = await self._gathered("references", selection, (name, kind, path, limit), ask, budget)
         found, has_more = merge_references(answers, limit)
         coverages = {store: each.coverage for store, each in answers.items() if each.references}
-        room = Room()
+        room, outcome = Room(), selection.outcome()
         return ReferencesResult(
             references=room.take(protocol.Reference(store, *astuple(each)) for store, each in found),
             coverage=room.take(_partial(coverages)),
             truncated=has_more or room.is_cut,
-            complete=not selection.outcome().failed,
-            stores=selection.outcome(),
+            complete=not outcome.failed,
+            stores=outcome,
         )
 
     async def impact(self, params: ImpactParams, budget: Budget) -> ImpactResult:
@@ -147,15 +147,15 @@ class Coding:
         found, has_more = merge_nodes(answers, limit)
         paths, has_more_files = merge_files(answers, limit)
         coverages = {store: each.coverage for store, each in answers.items() if each.is_known}
-        room = Room()
+        room, outcome = Room(), selection.outcome()
         return ImpactResult(
             nodes=room.take(protocol.Node(store, *astuple(each)) for store, each in found),
             files=room.take(protocol.File(*each) for each in paths),
             known_in=list(coverages),
             coverage=room.take(_partial(coverages)),
             truncated=has_more or has_more_files or room.is_cut,
-            complete=not selection.outcome().failed,
-            stores=selection.outcome(),
+            complete=not outcome.failed,
+            stores=outcome,
         )
 
     async def chunk(self, params: ChunkParams, budget: Budget) -> ChunkResult:

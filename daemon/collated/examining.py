@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import anyio
 import anyio.to_thread
@@ -145,8 +145,7 @@ class Examining:
         self._wake()
 
     def _work(self, store: Store, budget: Budget) -> Examined:
-        reader = self._inventory.reader(store)
-        assert isinstance(reader, Examiner)  # noqa: S101 - or it would not be due
+        reader = cast("Examiner", self._inventory.reader(store))  # or it would not be due
         db = open_store(
             Path(store.path), copies=self._copies, copy_limit_bytes=self.copy_limit_bytes, budget=budget
         )

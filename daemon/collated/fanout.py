@@ -19,7 +19,7 @@ from .inventory import Inventory
 from .pool import Pool, Question
 from .selection import Asked
 
-__all__ = ["GRACE_S", "SHARES", "WORKERS", "Fanout"]
+__all__ = ["GRACE_S", "SHARES", "WORKERS", "Fanout", "partition"]
 
 log = structlog.get_logger()
 
@@ -143,7 +143,7 @@ class Fanout:
         stores take to answer. Where a store stands still, those after it in its hop are returned.
         """
         left = dict.fromkeys(asked)
-        small = [each for each in asked if (each.store.records or 0) <= _QUICK_RECORDS]
+        small, _ = partition(asked)
         if len(small) <= self._workers:
             return list(left)
         size = min(_BATCH, -(-len(small) // _LANES))
@@ -166,7 +166,7 @@ class Fanout:
         take: Callable[[A, T], Awaitable[None]],
         budget: Budget,
     ) -> list[A]:
-        """Ask few stores of any size for some of their records; *take* and return as `quick`."""
+        """Ask stores what each answers at once, in one thread at a time; *take* and return as `quick`."""
         left = dict.fromkeys(asked)
         with anyio.move_on_after(budget.remaining() / SHARES[0]):
             async with self._turn():
@@ -253,6 +253,15 @@ class Fanout:
         each.fail(error.code, error.message)
         if error.code not in _PASSING and (error.code != "deadline_exceeded" or slice_s >= _FAIR_S):
             self.health.failed(each.store.path, each.store.fingerprint, error.message, time.monotonic())
+
+
+def partition(asked: Iterable[A]) -> tuple[list[A], list[A]]:
+    """Return the stores that are small enough to rank in a hop with others, and those that are not. Pure."""
+    small: list[A] = []
+    large: list[A] = []
+    for each in asked:
+        (small if (each.store.records or 0) <= _QUICK_RECORDS else large).append(each)
+    return small, large
 
 
 class _Round(Generic[A]):

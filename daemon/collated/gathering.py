@@ -46,6 +46,7 @@ class Gathering:
         finds fault with the request, is noted in *selection*.
         """
         answers: dict[str, T] = {}
+        is_kept = key is not None
 
         async def take(each: Asked, answer: _Sized[T]) -> None:
             answers[each.store.name] = answer.value
@@ -53,10 +54,12 @@ class Gathering:
                 self._cache.put((each.store.fingerprint, method, *key), answer.value, answer.size_bytes)
 
         def question(each: Asked) -> Callable[[StoreConnection], _Sized[T]]:
-            return partial(_sized, ask, each.reader, budget)
+            return partial(_sized, ask, each.reader, budget, is_kept)
 
         async def job(each: Asked, hop: Budget) -> None:
-            await take(each, await self._fanout.ask(each, partial(_sized, ask, each.reader, hop), hop))
+            await take(
+                each, await self._fanout.ask(each, partial(_sized, ask, each.reader, hop, is_kept), hop)
+            )
 
         todo: list[Asked] = []
         for each in selection.asked:
@@ -73,7 +76,13 @@ class Gathering:
         return {name: answer for name, answer in sorted(answers.items()) if name not in failures}
 
 
-def _sized(ask: Ask[T], reader: Reader, budget: Budget, db: StoreConnection) -> _Sized[T]:
+def _sized(
+    ask: Ask[T],
+    reader: Reader,
+    budget: Budget,
+    is_kept: bool,
+    db: StoreConnection,
+) -> _Sized[T]:
     """Return what *ask* gives and its size, for which the event loop has no time: it may have megabytes."""
     value = ask(reader, db, budget)
-    return _Sized(value, len(msgspec.msgpack.encode(value)))
+    return _Sized(value, len(msgspec.msgpack.encode(value)) if is_kept else 0)

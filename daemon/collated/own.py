@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import cast
 
 from collated_readers import Budget, OwnRanking, Query, Ranked, Reader
 from collated_readers.opening import StoreConnection
 from collated_readers.single import own_list
 
 from .cache import Cache
-from .fanout import Fanout
+from .fanout import Fanout, partition
 from .searching import Search, Searched, size_of
 
 __all__ = ["Own"]
@@ -49,10 +50,10 @@ class Own:
                 each.take(kept)
             elif each.is_answering:
                 todo.append(each)
-        left = await self._fanout.look_up(todo, question, take, budget)
-        await self._fanout.each(left, job, budget)
+        small, large = partition(todo)
+        left = await self._fanout.look_up(small, question, take, budget)
+        await self._fanout.each([*large, *left], job, budget)
 
 
 def _own(reader: Reader, query: Query, db: StoreConnection) -> list[Ranked]:
-    assert isinstance(reader, OwnRanking)  # noqa: S101 - or it would not be asked
-    return own_list(reader, db, query)
+    return own_list(cast("OwnRanking", reader), db, query)  # or it would not be asked

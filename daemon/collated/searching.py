@@ -83,10 +83,6 @@ def size_of(ranked: Iterable[Ranked]) -> int:
     return sum(_RANKED_BYTES + len(hit.id) for hit in ranked)
 
 
-def _order(ranking: Ranking) -> Order:
-    return "global" if ranking in ("global", "smart") else "contract"
-
-
 class Search:
     """One search over the stores of a selection."""
 
@@ -94,8 +90,6 @@ class Search:
         """Search the stores of *selection*, and tell *report* how far the search is."""
         self.selection = selection
         self._ranking: Ranking = params.ranking
-        self.ranking: Ranking = params.ranking
-        self.order: Order = _order(params.ranking)
         self.limit = clamped(params.limit, SEARCH_LIMITS)
         self.collapse = params.collapse
         self.within = tuple(params.within or ())
@@ -118,6 +112,16 @@ class Search:
         self.answered = 0
 
     # ----------------------------------------------------------------- what is asked
+
+    @property
+    def ranking(self) -> Ranking:
+        """Return how stores are ranked; where some are asked by vectors, all lists are fused."""
+        return self._ranking if self.vectors is None else "fused"
+
+    @property
+    def order(self) -> Order:
+        """Return which statistics rank: each store's own, or their sums."""
+        return "global" if self.ranking in ("global", "smart") else "contract"
 
     def loose(self, reader: Reader) -> Query:
         """Return the query of the tier `any`."""
@@ -163,10 +167,8 @@ class Search:
 
     def set_apart(self, names: frozenset[str], vectors: Vectors) -> None:
         """Have the stores *names* asked with *vectors*; the others' lists are fused with theirs by rank."""
-        self.apart, self.vectors = names, vectors
-        self.ranking, self.order = "fused", "contract"
-        self.query = replace(self.query, is_hybrid=True)
-        self.again()
+        self.apart = names
+        self._fuse(vectors)
 
     @property
     def aside(self) -> frozenset[str]:
@@ -178,11 +180,14 @@ class Search:
         self.notes.append(note)
         self.apart -= {each.store.name}
         if not self.apart:  # then nothing is fused
-            self.vectors = None
-            self.ranking, self.order = self._ranking, _order(self._ranking)
-            self.query = replace(self.query, is_hybrid=False)
+            self._fuse(None)
         each.query = self.query
         self.again()
+
+    def _fuse(self, vectors: Vectors | None) -> None:
+        self.vectors = vectors
+        self.query = replace(self.query, is_hybrid=vectors is not None)
+        self._questions.clear()  # another ranking ignores other words
 
     def again(self) -> None:
         """Begin anew: a store has changed or failed, or segments have."""

@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import msgspec
@@ -183,6 +183,22 @@ async def test_a_vector_of_another_length_is_said_and_words_alone_are_asked(part
     assert (result.hits, result.mode) == (plain.hits, "lexical")
     assert result.hint == "fruit: its vectors have 3 numbers, the query's has 2"
     assert result.complete
+
+
+@pytest.mark.parametrize("ranking", ["contract", "fused", "global", "smart"])
+async def test_where_no_vectors_fit_it_is_the_lexical_answer_in_every_ranking(
+    parts: Parts, make_store: MakeStore, stores: Path, ranking: str
+) -> None:
+    texts = {
+        "do.md": "# Do\n\nWhat does it do? What it does.",
+        "owl.md": "# Owl\n\nIn this old oak lives an owl.",
+    }
+    make_store(stores / "asked.sqlite", texts, min_chars=1, embed_model="openai:letters", embed_fn=_embed_all)
+    await parts.look()
+    await index(parts, "asked")
+    asked: dict[str, Any] = {"ranking": ranking, "stores": ["asked"]}
+    plain = await search(parts, "what does the owl do", mode="lexical", **asked)
+    assert (await search(parts, "what does the owl do", Letters(2), **asked)).hits == plain.hits
 
 
 async def test_without_an_embedder_it_is_the_lexical_answer_and_says_why(parts: Parts) -> None:

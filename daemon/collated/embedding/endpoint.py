@@ -164,4 +164,4 @@ def _client(key: str | None) -> httpx.AsyncClient:
     if key:
         headers[b"Authorization"] = f"Bearer {key}".encode()
     # The time is kept by the caller, for the whole of an answer and its repetition.
-    return httpx.AsyncClient(headers=headers, timeout=None, trust_env=False, follow_redirects=False)  # noqa: S113
+    return httpx.AsyncClient(headers=headers, timeout=None, trust_env=False, follow_redirects=False)  # noqa: S113 - each question has its own, `asyncio.timeout`

@@ -63,8 +63,10 @@ def missing(name: str) -> str | None:
 
 def _folder(package: str) -> Path:
     spec = find_spec(package)
-    assert spec is not None and spec.submodule_search_locations  # noqa: S101 - `missing` looked
-    return Path(spec.submodule_search_locations[0])
+    folders = spec.submodule_search_locations if spec else None
+    if not folders:
+        raise MissingModel(f"the Python package {package} is not installed any more")
+    return Path(folders[0])
 
 
 class WordLlama:

@@ -71,11 +71,15 @@ def names_of(db: sqlite3.Connection, key: str) -> list[str]:
     Raises:
         StoreError: `damaged`.
     """
+    return sorted({*_spelt(db, _SYMBOL_NAMES, key), *_spelt(db, _USED_NAMES, key)})
+
+
+def _spelt(db: sqlite3.Connection, statement: str, key: str) -> list[str]:
+    """Return the names with this *key* among those that *statement* gives."""
     if not 0 < len(key) <= _LONGEST_KEY:
         return []
-    pattern = f"%{'%'.join(key)}%"
-    found = chain(db.execute(_SYMBOL_NAMES, (pattern,)), db.execute(_USED_NAMES, (pattern,)))
-    return sorted({name for (name,) in found if key_of(text(name)) == key})
+    found = db.execute(statement, (f"%{'%'.join(key)}%",))
+    return [name for (name,) in found if key_of(text(name)) == key]
 
 
 def named(db: sqlite3.Connection, key: str) -> dict[int, int]:
@@ -94,10 +98,7 @@ def defining(db: sqlite3.Connection, key: str) -> list[Line]:
     Raises:
         StoreError: `damaged`.
     """
-    if not 0 < len(key) <= _LONGEST_KEY:
-        return []
-    found = db.execute(_SYMBOL_NAMES, (f"%{'%'.join(key)}%",))
-    names = [name for (name,) in found if key_of(text(name)) == key]
+    names = _spelt(db, _SYMBOL_NAMES, key)
     return sorted(_lines(db, _DEFINITIONS, "name", names)[key]) if names else []
 
 
