@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import inspect
 import itertools
-import json
 import os
 import shutil
-import socket
 import sqlite3
 import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +29,11 @@ from collated.embedding import Embedders
 from collated.examining import Examining
 from collated.fanout import WORKERS, Fanout
 from collated.federation import Federation
-from collated.framing import Framer, Framing, frame
 from collated.grepping import Grepping
 from collated.inventory import Inventory
 from collated.methods import Methods
 from collated.pool import Pool
 from collated.protocol import Changes, GrepParams, GrepResult, ReloadResult, SearchParams, SearchResult
-from collated.session import Session
 from collated.settings import Settings
 from collated.sidecars.keeper import Keeper
 from collated.sidecars.segment import Segment
@@ -331,6 +326,29 @@ class Scripted(ContextPull):
         return name
 
 
+class Turns:
+    """Lets the stores answer in one order only, whichever of them was asked first."""
+
+    def __init__(self, order: Sequence[str]) -> None:
+        self._order = list(order)
+        self._turn = threading.Condition()
+
+    def __call__(self, db: StoreConnection) -> None:
+        with self._turn:
+            assert self._turn.wait_for(lambda: self._order[0] == db.path.stem, 20)
+            del self._order[0]
+            self._turn.notify_all()
+
+
+InTurn = Callable[[Sequence[str]], Act]
+
+
+@pytest.fixture
+def in_turn() -> InTurn:
+    """`in_turn(names)` is an act that has stores answer in this order."""
+    return Turns
+
+
 Answers = dict[str, Mapping[str, Any]]
 """What each store answers, or raises, by the method that asks it."""
 
@@ -506,131 +524,3 @@ def code_world(assemble: Assemble, stores: Path, workers: int) -> OpenCode:
         return opened
 
     return open_it
-
-
-# --------------------------------------------------------------------------- sessions
-
-
-class Client:
-    """The other end of a session."""
-
-    def __init__(self, stream: anyio.abc.SocketStream, framing: Framing) -> None:
-        self.stream = stream
-        self.framing: Framing = framing
-        self._framer = Framer(1 << 24, framing)
-        self._received: list[Any] = []
-
-    def encode(self, message: object) -> bytes:
-        is_binary = self.framing == "msgpack"
-        body = msgspec.msgpack.encode(message) if is_binary else msgspec.json.encode(message)
-        return frame(self.framing, body)
-
-    async def send(self, *messages: object) -> None:
-        """Send *messages* in one write."""
-        await self.stream.send(b"".join(self.encode(message) for message in messages))
-
-    async def receive(self) -> Any:
-        """Return the next message.
-
-        Raises:
-            anyio.EndOfStream: the session has ended.
-        """
-        with anyio.fail_after(10):
-            while not self._received:
-                bodies = self._framer.feed(await self.stream.receive())
-                assert self._framer.error is None
-                decode = msgspec.msgpack.decode if self.framing == "msgpack" else json.loads
-                self._received += [decode(body) for body in bodies]
-        return self._received.pop(0)
-
-    async def ask(self, method: str, request_id: int | str = 1, **params: object) -> Any:
-        """Send one request and return the next message."""
-        await self.send({"id": request_id, "method": method, "params": params})
-        return await self.receive()
-
-    async def rest(self) -> list[Any]:
-        """Return everything until the session ends."""
-        messages: list[Any] = []
-        while True:
-            try:
-                messages.append(await self.receive())
-            except anyio.EndOfStream:
-                return messages
-
-
-Connect = Callable[..., Awaitable[Client]]
-
-
-@pytest.fixture
-async def connect() -> AsyncIterator[Connect]:
-    """`await connect(parts)` serves a client; further arguments are those of `Session`, and the framing."""
-    async with AsyncExitStack() as stack:
-        tasks = await stack.enter_async_context(anyio.create_task_group())
-
-        async def open_it(
-            parts: Parts,
-            framing: Framing = "lines",
-            *,
-            buffer_bytes: int = 0,
-            is_draining: Callable[[], bool] = lambda: False,
-            is_turned_away: bool = False,
-        ) -> Client:
-            ours, theirs = socket.socketpair()
-            if buffer_bytes:
-                ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer_bytes)
-            stream = await anyio.abc.UNIXSocketStream.from_socket(theirs)
-            stack.push_async_callback(stream.aclose)
-            session = Session(parts.methods, is_draining=is_draining, is_turned_away=is_turned_away)
-            tasks.start_soon(session.run, ours)
-            return Client(stream, framing)
-
-        yield open_it
-        tasks.cancel_scope.cancel()
-
-
-Dial = Callable[[socket.socket], Awaitable[Client]]
-
-
-@pytest.fixture
-async def dial() -> AsyncIterator[Dial]:
-    """`await dial(listener)` connects to a socket that listens."""
-    async with AsyncExitStack() as stack:
-
-        async def open_it(listener: socket.socket) -> Client:
-            stream = await anyio.connect_unix(listener.getsockname())
-            stack.push_async_callback(stream.aclose)
-            return Client(stream, "lines")
-
-        yield open_it
-
-
-class Gate:
-    """An act that holds a store until it is opened, or until the request is given up."""
-
-    def __init__(self) -> None:
-        self.held = 0
-        self.has_stopped = threading.Event()
-        self._is_open = threading.Event()
-
-    def open(self) -> None:
-        self._is_open.set()
-
-    def __call__(self, db: StoreConnection) -> None:
-        self.held += 1
-        try:
-            while not self._is_open.wait(0.002):
-                db.execute(
-                    "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c LIMIT 9999) "
-                    "SELECT count(*) FROM c"
-                ).fetchone()  # where the progress handler looks up
-        finally:
-            self.has_stopped.set()
-
-
-@pytest.fixture
-async def gated(world: OpenWorld) -> AsyncIterator[tuple[World, Gate]]:
-    """One store that is held at a gate whenever it is searched."""
-    opened, gate = await world({"a": {"all": [("x", -1.0)]}}), Gate()
-    opened.reader.acts["a", "phrase"] = gate
-    yield opened, gate
-    gate.open()

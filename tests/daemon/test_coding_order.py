@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +18,10 @@ from collated.reading import Reading
 from collated.similar import Similarity
 from collated_readers import Budget
 from collated_readers.code import Impact, Node, Reference, References, Symbol, Symbols
-from collated_readers.opening import StoreConnection
 from collated_readers.vectors import Similar, VectorFacts
 
 if TYPE_CHECKING:
-    from tests.daemon.conftest import CodeWorld, OpenCode
+    from tests.daemon.conftest import CodeWorld, InTurn, OpenCode
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
@@ -118,25 +116,11 @@ def rows(result: Any) -> list[Any]:
     return found
 
 
-class Turns:
-    """Lets the stores answer in one order only, whichever of them was asked first."""
-
-    def __init__(self, order: list[str]) -> None:
-        self._order = order
-        self._turn = threading.Condition()
-
-    def __call__(self, db: StoreConnection) -> None:
-        with self._turn:
-            assert self._turn.wait_for(lambda: self._order[0] == db.path.stem, 20)
-            del self._order[0]
-            self._turn.notify_all()
-
-
 @methods
 @many
 @given(given_=answers, limit=limits, order=st.permutations(STORES))
 async def test_workers_cache_and_order_of_arrival_change_no_byte_of_the_answer(
-    small: CodeWorld, method: str, given_: dict[str, Any], limit: int, order: list[str]
+    small: CodeWorld, in_turn: InTurn, *, method: str, given_: dict[str, Any], limit: int, order: list[str]
 ) -> None:
     small.coded.answers, small.coded.acts = given_, {}
     expected = msgspec.json.encode(await ask(small, method, limit, workers=1))
@@ -145,7 +129,7 @@ async def test_workers_cache_and_order_of_arrival_change_no_byte_of_the_answer(
     for workers, kept in ((1, None), (16, cache), (2, cache)):
         assert msgspec.json.encode(await ask(small, method, limit, workers=workers, cache=kept)) == expected
 
-    turns = Turns(list(order))
+    turns = in_turn(order)
     small.coded.acts = {(store, CALLED.get(method, method)): turns for store in STORES}
     assert msgspec.json.encode(await ask(small, method, limit, workers=16)) == expected
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -22,7 +21,7 @@ from collated_readers.contextpull import ContextPull
 from collated_readers.opening import StoreConnection
 
 if TYPE_CHECKING:
-    from tests.daemon.conftest import Assemble, OpenWorld, Parts, PutStore, Script, World
+    from tests.daemon.conftest import Assemble, InTurn, OpenWorld, Parts, PutStore, Script, World
 
 pytestmark = pytest.mark.anyio
 
@@ -79,20 +78,6 @@ def shown(result: SearchResult) -> list[tuple[str, str]]:
     return [(hit.ref, hit.snippet) for hit in result.hits]
 
 
-class Turns:
-    """Lets the stores answer in one order only, whichever of them was asked first."""
-
-    def __init__(self, order: list[str]) -> None:
-        self._order = order
-        self._turn = threading.Condition()
-
-    def __call__(self, db: StoreConnection) -> None:
-        with self._turn:
-            assert self._turn.wait_for(lambda: self._order[0] == db.path.stem, 20)
-            del self._order[0]
-            self._turn.notify_all()
-
-
 # --------------------------------------------------------------------------- whatever the stores hold
 
 
@@ -138,7 +123,7 @@ async def test_of_hits_whose_lines_overlap_in_one_document_the_best_is_shown(
 @many
 @given(script=scripts, limit=limits, ranking=rankings, order=st.permutations(STORES))
 async def test_workers_cache_and_order_of_arrival_change_no_byte_of_the_answer(
-    small: World, script: Script, limit: int, ranking: Ranking, order: list[str]
+    small: World, in_turn: InTurn, *, script: Script, limit: int, ranking: Ranking, order: list[str]
 ) -> None:
     small.reader.script = script
     kept, tiny = Cache(1 << 20), Cache(2_000)
@@ -147,7 +132,7 @@ async def test_workers_cache_and_order_of_arrival_change_no_byte_of_the_answer(
         msgspec.json.encode(await search(small, limit, ranking, workers=workers, cache=cache))
         for workers, cache in [(1, None), (16, None), (16, kept), (1, kept), (2, tiny), (2, tiny)]
     }
-    turns = Turns(list(order))
+    turns = in_turn(order)
     small.reader.acts = {(store, "phrase"): turns for store in STORES}
     answers.add(msgspec.json.encode(await search(small, limit, ranking, workers=16)))
     small.reader.acts = {}

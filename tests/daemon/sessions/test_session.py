@@ -13,7 +13,8 @@ from collated.framing import Framing
 from collated.settings import Server, Settings
 
 if TYPE_CHECKING:
-    from tests.daemon.conftest import Assemble, Connect, Gate, Parts, PutStore, Until, World
+    from tests.daemon.conftest import Assemble, Parts, PutStore, Until, World
+    from tests.daemon.sessions.conftest import Connect, Gate
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,8 @@ from collated.framing import Framing
 from collated.settings import Server, Settings
 
 if TYPE_CHECKING:
-    from tests.daemon.conftest import Assemble, Connect, Gate, OpenWorld, Parts, PutStore, Until, World
+    from tests.daemon.conftest import Assemble, OpenWorld, Parts, PutStore, Until, World
+    from tests.daemon.sessions.conftest import Connect, Gate
 
 pytestmark = pytest.mark.anyio
 

@@ -18,7 +18,8 @@ from collated.settings import Server as ServerSettings
 from collated.settings import Settings
 
 if TYPE_CHECKING:
-    from tests.daemon.conftest import Assemble, Dial, Gate, Parts, Until, World
+    from tests.daemon.conftest import Assemble, Parts, Until, World
+    from tests.daemon.sessions.conftest import Dial, Gate
 
 
 @pytest.fixture

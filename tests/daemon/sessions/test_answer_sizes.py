@@ -15,7 +15,8 @@ from collated_readers.code import Chunk, Coverage, Impact, Node, Reference, Refe
 from collated_readers.vectors import Similar, VectorFacts
 
 if TYPE_CHECKING:
-    from tests.daemon.conftest import Client, Connect, OpenCode
+    from tests.daemon.conftest import OpenCode
+    from tests.daemon.sessions.conftest import Client, Connect
 
 pytestmark = pytest.mark.anyio
 

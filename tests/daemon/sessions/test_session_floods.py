@@ -17,7 +17,8 @@ from collated.framing import Framing
 from collated.settings import Server, Settings
 
 if TYPE_CHECKING:
-    from tests.daemon.conftest import Assemble, Client, Connect, OpenWorld, Parts, PutStore, Until, World
+    from tests.daemon.conftest import Assemble, OpenWorld, Parts, PutStore, Until, World
+    from tests.daemon.sessions.conftest import Client, Connect
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
