@@ -34,15 +34,35 @@ _FICLONE = 0x40049409  # linux/fs.h; shares the blocks where the file system can
 def private_directory(copies: Path) -> Generator[Path, None, None]:
     """Give a new directory in *copies* and remove it again; a lock says that it is in use."""
     copies.mkdir(mode=0o700, parents=True, exist_ok=True)
-    directory = Path(tempfile.mkdtemp(dir=copies))
-    descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    directory, descriptor = _locked_directory(copies)
     try:
-        with suppress(OSError):  # no such lock on this file system: then nobody can sweep it either
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield directory
     finally:
         shutil.rmtree(directory, ignore_errors=True)
         os.close(descriptor)
+
+
+def _locked_directory(copies: Path) -> tuple[Path, int]:
+    """Return a new directory and the descriptor that holds its lock; another if it was swept before that."""
+    while True:
+        directory = Path(tempfile.mkdtemp(dir=copies))
+        try:
+            descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        if _is_locked(descriptor) and directory.exists():
+            return directory, descriptor
+        os.close(descriptor)
+
+
+def _is_locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass  # no such lock on this file system: then nobody can sweep it either
+    return True
 
 
 def sweep_copies(copies: Path) -> None:

@@ -154,6 +154,28 @@ def test_leftovers_of_a_dead_process_are_swept_and_those_of_a_living_one_are_not
     assert list(copies.iterdir()) == []
 
 
+def test_a_directory_that_is_being_made_is_not_swept(tmp_path: Path) -> None:
+    """Whoever sweeps in a thread or process beside may come between a directory and its lock."""
+    copies, is_over = tmp_path / "copies", threading.Event()
+
+    def sweep() -> None:
+        while not is_over.is_set():
+            sweep_copies(copies)
+
+    sweepers = [threading.Thread(target=sweep) for _ in range(2)]
+    for sweeper in sweepers:
+        sweeper.start()
+    try:
+        for _ in range(300):
+            with private_directory(copies) as living:
+                (living / "store").touch(exist_ok=False)
+                (living / "store").unlink()
+    finally:
+        is_over.set()
+        for sweeper in sweepers:
+            sweeper.join()
+
+
 def test_the_directory_of_copies_is_ours_alone(
     tmp_path: Path, open_at: OpenAt, asked: Asked, written_store: WrittenStore
 ) -> None:
