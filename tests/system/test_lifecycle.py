@@ -295,7 +295,7 @@ def test_a_daemon_killed_while_it_copies_leaves_nothing_harmful(
     left = list(daemon.copies.iterdir())
     daemon.start()
     daemon.wait_for(lambda: len(daemon.found("quick")) == 4, what="all stores to answer")
-    assert list(daemon.copies.iterdir()) == []
+    daemon.wait_for(lambda: not list(daemon.copies.iterdir()), what="no copy to be left")
     print(f"{len(left)} copies were left, and swept")
 
 
