@@ -4,7 +4,7 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Generic, TypeVar
 
 import anyio
@@ -167,6 +167,8 @@ class Fanout:
         budget: Budget,
     ) -> list[A]:
         """Ask stores what each answers at once, in one thread at a time; *take* and return as `quick`."""
+        if not asked:
+            return []
         left = dict.fromkeys(asked)
         with anyio.move_on_after(budget.remaining() / SHARES[0]):
             async with self._turn():
@@ -195,12 +197,12 @@ class Fanout:
 
         Threads that do little but hold Python's lock in turn take twice as long as one after the other.
         """
-        with anyio.move_on_after(_QUICK_S) as waited:
+        with anyio.move_on_after(_QUICK_S) if self._looking_up.locked() else nullcontext() as waited:
             await self._looking_up.acquire()
         try:
             yield
         finally:
-            if not waited.cancelled_caught:
+            if waited is None or not waited.cancelled_caught:
                 self._looking_up.release()
 
     async def serve(

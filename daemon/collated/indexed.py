@@ -60,8 +60,8 @@ class Indexed:
         search.able = able = self._able(search, chosen)
         if search.aside:
             able[[store.name in search.aside for store in chosen.stores]] = True
-        search.selection.skipped = search.hopeless
-        if search.hopeless == len(able):
+        search.selection.skipped = hopeless = search.hopeless
+        if hopeless == len(able):
             return False
         coverage = self._coverage(search)
         search.parts = self._parts(search, coverage, chosen)

@@ -20,7 +20,8 @@ from collated_readers.registry import identify
 from . import catalog
 from .catalog import Found, Pending, Store
 from .filters import Filters, make_filter
-from .locate import Listing, listing, network_mounts, pinned_names
+from .locate import Listing, listing, pinned_names
+from .mounts import network_mounts
 from .pool import Pool
 from .protocol import Changes, Reason
 from .settings import Pinned, Settings, Watched
@@ -348,11 +349,7 @@ class Inventory:
 
 
 def _listing(watched: Sequence[Watched], pinned: Sequence[Pinned]) -> tuple[Listing, dict[str, str]]:
-    try:
-        mounts = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError:  # not Linux
-        mounts = ""
-    return listing(watched, pinned, network_mounts(mounts)), pinned_names(pinned)
+    return listing(watched, pinned, network_mounts() or ()), pinned_names(pinned)
 
 
 def _term_filter(reader: Reader, db: StoreConnection) -> bytes | None:

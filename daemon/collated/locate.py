@@ -5,7 +5,6 @@ Only `stat` and `scandir` are used: a file is never opened here.
 
 import fnmatch
 import os
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -15,14 +14,13 @@ from collated_readers import StoreError
 from collated_readers.opening import take_signature
 
 from .catalog import Found, shown
+from .mounts import is_below
 from .protocol import Reason
 from .settings import Pinned, Watched, is_store_name
 
-__all__ = ["Listing", "listing", "network_mounts", "pinned_names"]
+__all__ = ["Listing", "listing", "pinned_names"]
 
 _SIDECARS = ("-wal", "-shm", "-journal")
-_ESCAPE = re.compile(r"\\([0-7]{3})")  # of the kernel: white space, `\` and `#`
-_NETWORK = re.compile(r"(nfs|cifs|smb|9p|afs|ceph|gluster|lustre|fuse\.(sshfs|rclone|s3fs|gcsfuse))")
 
 
 class Listing(Struct):
@@ -41,7 +39,7 @@ def listing(watched: Sequence[Watched], pinned: Sequence[Pinned], network: Seque
     result = Listing()
     for entry in watched:
         base = os.path.expanduser(entry.path)
-        result.must_poll |= entry.poll or _is_below(base, network)
+        result.must_poll |= entry.poll or is_below(base, network)
         _watch_down_to(base, result)
         for pattern in entry.match:
             for path in _matches(base, Path(pattern).parts, result):
@@ -61,21 +59,6 @@ def listing(watched: Sequence[Watched], pinned: Sequence[Pinned], network: Seque
 def pinned_names(pinned: Sequence[Pinned]) -> dict[str, str]:
     """Return the names of the configuration's `[[store]]` entries by real path."""
     return {os.path.realpath(os.path.expanduser(each.path)): each.name for each in pinned if each.name}
-
-
-def network_mounts(mounts: str) -> tuple[str, ...]:
-    """Return the mount points of network file systems in the text of `/proc/self/mounts`. Pure."""
-    rows = [line.split(" ") for line in mounts.split("\n") if line.count(" ") > 1]
-    return tuple(_ESCAPE.sub(_unescape, row[1]) for row in rows if _NETWORK.match(row[2]))
-
-
-def _unescape(found: re.Match[str]) -> str:
-    return chr(int(found[1], 8))
-
-
-def _is_below(path: str, mounts: Sequence[str]) -> bool:
-    real = os.path.realpath(path)
-    return any(real == mount or real.startswith(mount.rstrip("/") + "/") for mount in mounts)
 
 
 def _watch_down_to(directory: str, result: Listing) -> None:

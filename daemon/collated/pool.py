@@ -19,6 +19,7 @@ from collated_readers import Budget
 from collated_readers.opening import Signature, StoreConnection, StoreMoved, ask, open_store
 
 from .connection import Connection
+from .mounts import is_below, network_mounts
 
 __all__ = ["Pool", "Question"]
 
@@ -28,9 +29,20 @@ T = TypeVar("T")
 _OPENING_S = 30.0
 _CLOSING_S = 2.0
 
+# Stores that lie in memory are asked on the event loop if all of them answer within a millisecond or two:
+# to wake a thread and be woken by it takes a good part of that. What nobody asked for some seconds may
+# have left memory, and a file has no record larger than itself.
+_AT_ONCE_S = 0.0015
+_IN_MEMORY_S = 5.0
+_NEAR_BYTES = 4 * 1024 * 1024
+_STOP_S = 0.005  # for each of them, should it take longer after all
+
 
 class _Connection(Connection):
     """A connection to a store that runs whole functions on its thread."""
+
+    is_near = False
+    """Whether asking waits neither for locks nor for another machine, nor long for a record's text."""
 
     async def hop(self, function: Callable[[StoreConnection], T]) -> T:
         """Run *function* with the open store on the connection's thread."""
@@ -51,12 +63,13 @@ class _Connection(Connection):
 class _Slot:
     """A place in the set. The last user of a doomed one closes it."""
 
-    __slots__ = ("connection", "is_doomed", "lock", "used_at", "users")
+    __slots__ = ("connection", "is_doomed", "lock", "took_s", "used_at", "users")
 
     def __init__(self) -> None:
         self.connection: _Connection | None = None
         self.is_doomed = False
         self.lock = asyncio.Lock()
+        self.took_s = math.inf  # to answer `ask_each` the last time
         self.used_at = 0.0
         self.users = 0
 
@@ -67,6 +80,40 @@ class Question(Struct, Generic[T]):
     path: str
     signature: Signature | None
     function: Callable[[StoreConnection], T]
+
+
+class _Round(Generic[T]):
+    """Questions for stores that are open, asked one after the other on one thread."""
+
+    def __init__(
+        self, questions: Sequence[Question[T]], ready: Sequence[tuple[int, _Slot, _Connection]]
+    ) -> None:
+        self.answers: list[T | None] = [None] * len(questions)
+        self._questions = questions
+        self._ready = ready
+        self._budgets = [Budget(math.inf) for _ in ready]
+
+    def is_at_hand(self) -> bool:
+        """Tell whether to `run` takes so little that the event loop may, as far as one can know."""
+        since = time.monotonic() - _IN_MEMORY_S
+        return sum(slot.took_s for _, slot, _ in self._ready) <= _AT_ONCE_S and all(
+            slot.used_at >= since and connection.is_near and not connection.store.lock.locked()
+            for _, slot, connection in self._ready
+        )
+
+    def run(self, slice_s: float) -> None:
+        """Ask each store, for *slice_s* seconds at most."""
+        for (position, slot, connection), budget in zip(self._ready, self._budgets, strict=True):
+            started = time.monotonic()
+            budget.deadline = started + slice_s
+            with suppress(Exception):  # asked by itself, the store says what is wrong
+                self.answers[position] = ask(connection.store, self._questions[position].function, budget)
+            slot.took_s = time.monotonic() - started
+
+    def cancel(self) -> None:
+        """Have `run` stop, on whatever thread it is."""
+        for budget in self._budgets:
+            budget.cancelled = True
 
 
 class Pool:
@@ -119,41 +166,33 @@ class Pool:
             self._release(path, slot)
 
     async def ask_each(self, questions: Sequence[Question[T]], slice_s: float) -> list[T | None]:
-        """Return what stores that are open and quick answer, all in one hop; None for every other.
+        """Return what stores that are open and quick answer, all in one hop or none; None for every other.
 
         None says only that the store wants an `ask` of its own: it is not open, it moved, it failed or
         took longer than *slice_s* seconds.
         """
-        answers: list[T | None] = [None] * len(questions)
-        budgets = [Budget(math.inf) for _ in questions]
         slots = [self._slots.get(each.path) for each in questions]
         ready = [
             (position, slot, slot.connection)
             for position, slot in enumerate(slots)
             if slot and slot.connection and slot.connection.signature == questions[position].signature
         ]
-
-        def run(_: StoreConnection) -> None:
-            for position, _slot, connection in ready:
-                budgets[position].deadline = time.monotonic() + slice_s
-                with suppress(Exception):  # asked by itself, the store says what is wrong
-                    function = questions[position].function
-                    answers[position] = ask(connection.store, function, budgets[position])
-
+        round_ = _Round(questions, ready)
         for position, slot, _connection in ready:
             slot.users += 1
             self._slots.move_to_end(questions[position].path)
         try:
-            if ready:
-                await ready[0][2].hop(run)
+            if round_.is_at_hand():
+                round_.run(min(slice_s, _STOP_S))
+            else:
+                await ready[0][2].hop(lambda _: round_.run(slice_s))
         except asyncio.CancelledError:
-            for budget in budgets:
-                budget.cancelled = True
+            round_.cancel()
             raise
         finally:
             for position, slot, _connection in ready:
                 self._release(questions[position].path, slot)
-        return answers
+        return round_.answers
 
     def _release(self, path: str, slot: _Slot) -> None:
         slot.users -= 1
@@ -190,9 +229,11 @@ class Pool:
         budget = Budget.lasting(_OPENING_S)
 
         def connector() -> StoreConnection:
-            return open_store(
+            store = open_store(
                 Path(path), copies=self._copies, copy_limit_bytes=self.copy_limit_bytes, budget=budget
             )
+            connection.is_near = _is_near(store)
+            return store
 
         async with slot.lock:
             if slot.connection is None:
@@ -228,3 +269,10 @@ class Pool:
         if stopped is not None:
             self._ending.add(stopped)
             stopped.add_done_callback(self._ending.discard)
+
+
+def _is_near(store: StoreConnection) -> bool:
+    if store.mode == "rollback" or store.signature.size > _NEAR_BYTES:
+        return False
+    mounts = network_mounts()
+    return mounts is not None and not is_below(str(store.path), mounts)

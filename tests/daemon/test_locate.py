@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from collated.catalog import Found
-from collated.locate import Listing, listing, network_mounts, pinned_names
+from collated.locate import Listing, listing, pinned_names
 from collated.settings import Pinned, Watched
 from collated_readers.opening import take_signature
 
@@ -275,33 +273,6 @@ def test_names_are_pinned_to_real_paths(tmp_path: Path, make: Make) -> None:
 
 
 # --------------------------------------------------------------------------- network file systems
-
-MOUNTS = """\
-/dev/sda1 / ext4 rw,relatime 0 0
-server:/home /home/u nfs4 rw 0 0
-//server/share /mnt/with\\040space cifs rw 0 0
-me@host:/ /mnt/sshfs fuse.sshfs rw 0 0
-server:/e /mnt/caf\udce9 nfs rw 0 0
-server:/ü /mnt/ü nfs rw 0 0
-portal /run/user/1000/doc fuse.portal rw 0 0
-proc /proc proc rw 0 0
-damaged
-"""
-
-
-def test_network_file_systems_are_read_from_the_systems_table() -> None:
-    assert network_mounts(MOUNTS) == (
-        "/home/u",
-        "/mnt/with space",
-        "/mnt/sshfs",
-        "/mnt/caf\udce9",
-        "/mnt/ü",
-    )
-
-
-@given(st.text())
-def test_any_table_of_mounts_can_be_read(text: str) -> None:
-    assert isinstance(network_mounts(text), tuple)
 
 
 @pytest.mark.parametrize(

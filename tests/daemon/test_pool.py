@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from collated.pool import Pool
+from collated.pool import Pool, Question
 from collated_readers import Budget, RequestError, StoreError
 from collated_readers.opening import Signature, StoreConnection, StoreMoved, take_signature
 
@@ -212,6 +213,56 @@ async def test_a_cancelled_asker_that_still_waits_for_its_turn_never_runs(
 
     assert await pool.ask(path, None, values, a_while()) == [0]
     assert not second.is_running.is_set()
+
+
+async def test_stores_in_memory_are_asked_on_the_loop_while_all_of_them_together_are_quick(
+    pool: Pool, stores: list[Path]
+) -> None:
+    for path in stores[:2]:
+        at_rest_in_wal_mode(path)
+    questions = [await question_of(pool, path) for path in stores[:2]]
+    loop = threading.get_ident()
+
+    first = await pool.ask_each(questions, 1.0)  # nobody knows yet how long they take
+    assert loop not in first and None not in first
+    assert await pool.ask_each(questions, 1.0) == [loop, loop]
+    slow = [Question(each.path, each.signature, dawdle) for each in questions]
+    assert await pool.ask_each(slow, 1.0) == [loop, loop]  # nobody could know
+    assert loop not in await pool.ask_each(slow, 1.0)
+    assert loop not in await pool.ask_each(questions, 1.0)
+    assert await pool.ask_each(questions, 1.0) == [loop, loop]
+
+
+async def test_a_store_whose_writer_may_lock_it_is_never_asked_on_the_loop(
+    pool: Pool, stores: list[Path]
+) -> None:
+    question = await question_of(pool, stores[0])
+    for _ in range(3):
+        assert threading.get_ident() not in await pool.ask_each([question], 1.0)
+
+
+def at_rest_in_wal_mode(path: Path) -> None:
+    db = sqlite3.connect(path)
+    db.execute("PRAGMA journal_mode = WAL")
+    db.close()
+    os.utime(path, (LONG_AGO_S, LONG_AGO_S))
+
+
+async def question_of(pool: Pool, path: Path) -> Question[int]:
+    signature = await pool.ask(str(path), None, lambda db: db.signature, Budget.lasting(5))
+    return Question(str(path), signature, asker)
+
+
+def asker(db: StoreConnection) -> int:
+    assert values(db)
+    return threading.get_ident()
+
+
+def dawdle(db: StoreConnection) -> int:
+    until = time.monotonic() + 0.003
+    while time.monotonic() < until:
+        values(db)
+    return threading.get_ident()
 
 
 async def test_one_stuck_store_does_not_hold_up_another(pool: Pool, stores: list[Path], until: Until) -> None:

@@ -231,7 +231,7 @@ def _joined(files: Sequence[Present], kept: _Slots, limits: Limits) -> Step | No
         chosen: list[str] = []
         total = 0.0
         for share, name in sorted(members, reverse=True):
-            fits = total + share <= limits.file_bytes / 2
+            fits = total + share <= limits.file_bytes
             if chosen and not (share * _ALIKE >= total and fits):
                 if len(chosen) > 1:
                     break
