@@ -247,17 +247,17 @@ def _ask(db: StoreConnection, function: Callable[[StoreConnection], T], budget: 
     if db.mode == "rollback" and db.has_moved():
         raise StoreMoved
     try:
-        with _watched(db, budget):
-            db.execute("BEGIN")
-            try:
+        db.execute("BEGIN")
+        try:
+            with _watched(db, budget):
                 answer = function(db)
-                # Before the end of the transaction: until then an honest writer waits for our lock.
-                if db.has_moved():
-                    raise StoreMoved
-                return answer
-            finally:
-                with suppress(sqlite3.Error):  # a store broken enough has ended it already
-                    db.execute("ROLLBACK")
+            # Before the end of the transaction: until then an honest writer waits for our lock.
+            if db.has_moved():
+                raise StoreMoved
+            return answer
+        finally:  # watched no more, or what ends the transaction could be stopped as well
+            with suppress(sqlite3.Error):  # a store broken enough has ended it already
+                db.execute("ROLLBACK")
     except FAILURES as error:
         failure = translate(error, db.path)
         if failure.code != "deadline_exceeded" and db.has_moved():

@@ -75,6 +75,17 @@ def test_a_cancelled_budget_stops_a_statement_that_is_running(
     cancel.join()
 
 
+def test_a_budget_that_ends_with_the_answer_leaves_no_transaction(
+    tmp_path: Path, make_store: MakeStore, open_at: OpenAt
+) -> None:
+    """SQLite counts the opcodes of a statement over all its executions, and so asks in any of them."""
+    db = open_at(make_store(tmp_path / "store.sqlite", DOCUMENTS))
+    for _ in range(5_000):
+        budget = Budget.lasting(30)
+        ask(db, lambda _, budget=budget: setattr(budget, "cancelled", True), budget)
+        assert not db.in_transaction
+
+
 def test_a_spent_budget_opens_and_asks_nothing(
     tmp_path: Path, make_store: MakeStore, open_at: OpenAt, code_of: CodeOf
 ) -> None:
