@@ -21,7 +21,6 @@ from .words import key_of
 __all__ = [
     "DEFINES",
     "USES",
-    "defining",
     "every_name",
     "key_in",
     "line_in",
@@ -90,16 +89,6 @@ def named(db: sqlite3.Connection, key: str) -> dict[int, int]:
     """
     names = names_of(db, key)
     return _weights(db, names).get(key, {}) if names else {}
-
-
-def defining(db: sqlite3.Connection, key: str) -> list[Line]:
-    """Return where what *key* names is defined, ascending.
-
-    Raises:
-        StoreError: `damaged`.
-    """
-    names = _spelt(db, _SYMBOL_NAMES, key)
-    return sorted(_lines(db, _DEFINITIONS, "name", names)[key]) if names else []
 
 
 def every_name(db: sqlite3.Connection) -> Mapping[str, Mapping[int, int]]:

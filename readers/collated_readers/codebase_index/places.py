@@ -18,7 +18,17 @@ from msgspec import Struct
 from collated_readers.contract import RequestError, StoreError, clamped
 from collated_readers.values import Row, integer, optional_text, text
 
-__all__ = ["IN_FILTER", "Place", "every_place", "place_of", "places_at", "record_id_of", "row_at", "row_of"]
+__all__ = [
+    "IN_FILTER",
+    "Place",
+    "every_place",
+    "line_of",
+    "place_of",
+    "places_at",
+    "record_id_of",
+    "row_at",
+    "row_of",
+]
 
 IN_FILTER = "f.id IN (SELECT x.id FROM json_each(?) AS entry JOIN files AS x ON x.path GLOB entry.value)"
 """One scan of files for all entries of a path filter."""
@@ -153,14 +163,19 @@ def _place(columns: Sequence[object], number: int) -> Place:
     return Place(
         row=integer(row),
         path=text(path),
-        line_start=_line(start),
-        line_end=_line(end),
+        line_start=line_of(start),
+        line_end=line_of(end),
         kind=optional_text(kind) or "window",
         number=number,
     )
 
 
-def _line(value: object) -> int:
+def line_of(value: object) -> int:
+    """Return *value* if it is the number of a line.
+
+    Raises:
+        StoreError: `damaged`.
+    """
     number = integer(value)
     if not 0 <= number < _LAST_LINE:
         raise StoreError("damaged", f"the store has a chunk at line {number}")

@@ -19,6 +19,7 @@ TOKENIZER = "unicode61 remove_diacritics 2"
 
 _WORD = re.compile(r"[^\W_]+(?:[_-]+[^\W_]+)*")
 _BETWEEN = re.compile(r"[\W_]+")
+_ASCII_PART = re.compile(r"[A-Z]+(?![a-z])[a-z0-9]*|[A-Z]?[a-z0-9]+")
 _TOKENIZER = Tokenizer(TOKENIZER)
 
 
@@ -29,6 +30,8 @@ def words_of(text: str) -> list[str]:
 
 def parts_of(name: str) -> list[str]:
     """Return what *name* is composed of: `HTTPServer_v2` of `HTTP`, `Server` and `v2`."""
+    if name.isascii():  # nearly all: what `_humps` says, ten times as fast
+        return _ASCII_PART.findall(name)
     return [part for run in _BETWEEN.split(name) if run for part in _humps(run)]
 
 

@@ -45,6 +45,11 @@ def test_a_name_has_the_parts_that_its_writer_meant(name: str, expected: list[st
     assert parts_of(name) == expected
 
 
+@given(st.text("abABC12_-. ", max_size=12))
+def test_names_of_ascii_letters_have_the_parts_that_any_names_have(name: str) -> None:
+    assert [*parts_of(name), "é"] == parts_of(f"{name}_é")
+
+
 @given(parts)
 def test_all_spellings_of_a_name_have_one_key_and_find_the_same(each: list[str]) -> None:
     camel = each[0] + "".join(word.capitalize() for word in each[1:])

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
-from collated_readers.codebase_index.names import DEFINES, defining
-from collated_readers.codebase_index.places import places_at
+from collated_readers.codebase_index.names import DEFINES
 from collated_readers.codebase_index.words import key_of
 from collated_readers.contract import SEARCH_LIMITS, Query, Ranked
 from collated_readers.matching.within import filter_argument, path_matcher_of
-from collated_readers.values import integer
 
 from .found import Found, Source
 from .fusing import fused
+from .layout import files_of
 from .paths import paths
 from .query import Asked, asked_of
 from .reranking import first_of_files, reranked
 from .scope import scope_of
-from .symbols import symbols
+from .symbols import defining, symbols
 from .texts import texts
 
 __all__ = ["own_of", "page_of", "pool_of"]
@@ -33,13 +31,6 @@ asked for.
 """
 
 _POOL_OF_QUESTION = 40
-
-_AROUND = """
-SELECT (SELECT c.id FROM chunks AS c
-WHERE c.file_id = json_extract(at.value, '$[0]') AND c.kind IS NOT 'doc'
-AND c.line_start <= json_extract(at.value, '$[1]') AND c.line_end >= json_extract(at.value, '$[1]')
-ORDER BY c.line_end - c.line_start, c.line_start, c.id LIMIT 1)
-FROM json_each(?) AS at ORDER BY at.key"""
 
 
 def own_of(db: sqlite3.Connection, query: Query) -> list[Ranked]:
@@ -100,26 +91,23 @@ def _records(db: sqlite3.Connection, found: Sequence[Found], at_once: int) -> It
 
 
 def _looked_up(db: sqlite3.Connection, found: Sequence[Found]) -> Iterator[Ranked]:
-    around = iter(_around(db, [(one.file, one.line_start) for one in found if one.row is None]))
-    rows = [next(around) if one.row is None else one.row for one in found]
-    places = places_at(db, {row for row in rows if row is not None})
-    for one, row in zip(found, rows, strict=True):
-        if row is not None and row in places:
-            yield Ranked(places[row].id, "any", -one.score, row)
+    files = files_of(db, {one.file for one in found})
+    for one in found:
+        file = files[one.file]
+        row = file.around(one.line_start) if one.row is None else one.row
+        if row is not None:
+            yield Ranked(file.id_of(row), "any", -one.score, row)
 
 
 def _defining(db: sqlite3.Connection, query: Query) -> list[Ranked]:
     """Return what defines what the query names, in any order."""
     accepts = path_matcher_of(query.within)
-    rows = {row for row in _around(db, defining(db, key_of(query.text))) if row is not None}
-    return [
-        Ranked(place.id, "symbol", -float(DEFINES), place.row)
-        for place in (places_at(db, rows).values() if rows else ())
-        if accepts is None or accepts(place.path)
-    ]
-
-
-def _around(db: sqlite3.Connection, lines: Iterable[tuple[int, int]]) -> list[int | None]:
-    """Return the row id of the smallest chunk of a file's own text around each line, None for none."""
-    asked = json.dumps(list(lines))
-    return [None if row is None else integer(row) for (row,) in db.execute(_AROUND, (asked,))]
+    lines = defining(db, key_of(query.text))
+    files = files_of(db, {file for file, _ in lines})
+    found: dict[int, Ranked] = {}
+    for number, line in lines:
+        file = files.get(number)
+        row = None if file is None else file.around(line)
+        if file is not None and row is not None and (accepts is None or accepts(file.path)):
+            found[row] = Ranked(file.id_of(row), "symbol", -float(DEFINES), row)
+    return list(found.values())

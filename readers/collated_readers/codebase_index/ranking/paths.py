@@ -33,8 +33,7 @@ def paths(db: sqlite3.Connection, asked: Asked, scope: Scope) -> list[Found]:
         "within": scope.within,
         "most": scope.depth,
     }
-    sql = _PATHS.format(generated=scope.generated, condition=scope.condition)
     return [
         Found("path", text(path), integer(file), 1, 1, float(hits), bool(generated))
-        for file, path, generated, hits in db.execute(sql, arguments)
+        for file, path, generated, hits in db.execute(scope.filled(_PATHS), arguments)
     ]

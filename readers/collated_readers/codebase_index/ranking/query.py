@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from msgspec import Struct
 
@@ -84,12 +84,18 @@ class Asked(Struct, frozen=True, dict=True):
         """Tell whether it asks how the whole is built."""
         return self.intent == _ARCHITECTURE
 
-    @property
+    @cached_property
+    def written(self) -> frozenset[str]:
+        """Return the terms as they were written, but for case."""
+        return frozenset(term.text for term in self.terms)
+
+    @cached_property
     def match(self) -> str:
         """Return the MATCH string: every spelling of every term, any of which will do."""
         return " OR ".join(f'"{word}"' for term in self.terms for word, _ in term.spellings)
 
 
+@lru_cache(maxsize=2)  # one store after another is asked the same
 def asked_of(query: str) -> Asked:
     """Return what *query* asks for."""
     matched = [(name, weights) for name, rule, weights in _RULES if rule.search(query)]

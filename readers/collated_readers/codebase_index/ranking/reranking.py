@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from operator import attrgetter
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -35,7 +36,7 @@ class _File(Struct, frozen=True, gc=False):
 def reranked(found: Sequence[Found], asked: Asked) -> list[Found]:
     """Return *found* with what is added, best first; of equal ones those that were first."""
     weighed = [replace(one, score=one.score + _added(one, asked)) for one in found]
-    return sorted(weighed, key=lambda one: -one.score)
+    return sorted(weighed, key=attrgetter("score"), reverse=True)
 
 
 def first_of_files(found: Sequence[Found]) -> list[Found]:
@@ -67,7 +68,7 @@ def _for_names(one: Found, file: _File, asked: Asked, *, is_demoted: bool) -> fl
     added = 0.0
     if len(asked.terms) > 1:
         names = file.components | components_of(one.name) if one.name else file.components
-        together = sum(term.text in names for term in asked.terms) - 1
+        together = len(asked.written & names) - 1
         if together > 0:
             most = _TOGETHER_IN_TESTS if is_demoted else _TOGETHER
             added += most * together / (len(asked.terms) - 1)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Sequence
-
-from msgspec import Struct
-from msgspec.structs import replace
+from collections.abc import Iterable, Sequence
+from contextlib import closing
 
 from collated_readers.values import Row, finite, integer, text
 
@@ -23,10 +21,11 @@ WHERE fts_chunks MATCH :match ORDER BY best, rowid LIMIT :most"""
 _BEST_WITHIN = """
 SELECT x.rowid, bm25(fts_chunks) AS best FROM fts_chunks AS x
 JOIN chunks AS c ON c.id = x.rowid JOIN files AS f ON f.id = c.file_id
-WHERE fts_chunks MATCH :match AND {} ORDER BY best, x.rowid LIMIT :most"""
+WHERE fts_chunks MATCH :match AND {condition} ORDER BY best, x.rowid LIMIT :most"""
 _TEXTS = """
-SELECT x.rowid, x.best, substr(c.content, 1, {longest}), f.path, c.line_start, c.line_end, c.file_id,
-{generated}
+SELECT x.rowid, x.best, CASE WHEN length(CAST(c.content AS BLOB)) > {longest}
+THEN substr(c.content, 1, {longest}) ELSE c.content END,
+f.path, c.line_start, c.line_end, c.file_id, {generated}
 FROM ({best}) AS x CROSS JOIN chunks AS c ON c.id = x.rowid CROSS JOIN files AS f ON f.id = c.file_id"""
 
 _FEWEST_TIMES, _MOST_TIMES = 2, 5  # as many as the list is long are looked at
@@ -34,13 +33,8 @@ _PER_COVERED, _PER_WEIGHT, _PER_BM25, _MOST_BM25 = 2.0, 0.35, 0.08, 4.0
 _LONGEST = 200_000  # characters of a chunk, all of nearly every one
 _SHORT = 2  # words that must stand alone
 
-
-class _Scored(Struct, frozen=True, gc=False):
-    """A chunk, how many of the words are in it, and what bm25 makes of it, more being better."""
-
-    found: Found
-    covered: int
-    bm25: float
+_Scored = tuple[float, int, float, str, int, int, object, object, object]
+"""What a chunk is ordered by, the least first, up to its row id; then its last line, file and mark."""
 
 
 def texts(db: sqlite3.Connection, asked: Asked, scope: Scope) -> list[Found]:
@@ -53,40 +47,37 @@ def texts(db: sqlite3.Connection, asked: Asked, scope: Scope) -> list[Found]:
     """
     if not asked.terms:
         return []
-    every = [_scored(row, asked.terms) for row in _rows(db, asked, scope)]
-    scored = [one for one in every if one.covered >= len(asked.terms) / 2]
+    with closing(_rows(db, asked, scope)) as rows:
+        every = _scored(rows, asked.terms, scope.depth)
+    scored = [one for one in every if -one[1] >= len(asked.terms) / 2]
     if not scored:
-        scored = [replace(one, covered=0, found=replace(one.found, score=one.bm25)) for one in every]
-    return [one.found for one in sorted(scored, key=_order)[: scope.depth]]
+        scored = [(one[2], 0, *one[2:]) for one in every]
+    return [_found(one) for one in sorted(scored)[: scope.depth]]
 
 
 def _rows(db: sqlite3.Connection, asked: Asked, scope: Scope) -> sqlite3.Cursor:
-    best = _BEST if scope.within is None else _BEST_WITHIN.format(scope.condition)
+    best = _BEST if scope.within is None else scope.filled(_BEST_WITHIN)
     most = scope.depth * min(max(len(asked.terms), _FEWEST_TIMES), _MOST_TIMES)
-    sql = _TEXTS.format(best=best, generated=scope.generated, longest=_LONGEST)
+    sql = scope.filled(_TEXTS, best=best, longest=_LONGEST)
     return db.execute(sql, {"match": asked.match, "most": most, "within": scope.within})
 
 
-def _scored(row: Row, terms: Sequence[Term]) -> _Scored:
-    number, rank, content, path, start, end, file, generated = row
-    covered, weight = _covered(text(content).casefold(), terms)
-    bm25 = max(0.0, -finite(rank))
-    by_words = (_PER_COVERED * covered + _PER_WEIGHT * weight) / len(terms)
-    found = Found(
-        source="text",
-        path=text(path),
-        file=integer(file),
-        line_start=integer(start),
-        line_end=integer(end),
-        score=by_words + _PER_BM25 * min(bm25, _MOST_BM25),
-        is_generated=bool(generated),
-        row=integer(number),
-    )
-    return _Scored(found, covered, bm25)
-
-
-def _order(one: _Scored) -> tuple[float, int, float, str, int, int]:
-    return -one.found.score, -one.covered, -one.bm25, one.found.path, one.found.line_start, one.found.row or 0
+def _scored(rows: Iterable[Row], terms: Sequence[Term], depth: int) -> list[_Scored]:
+    """Return *rows*, which come by bm25, scored: at least those that are the first *depth* then. Pure."""
+    scored: list[_Scored] = []
+    perfect, least = 0, 0.0
+    for row, rank, content, path, start, end, file, generated in rows:
+        bm25 = max(0.0, -finite(rank))
+        if perfect >= depth and bm25 < least:  # so many are better whatever words it has
+            break
+        covered, weight = _covered(text(content).casefold(), terms)
+        if weight == len(terms):
+            perfect, least = perfect + 1, bm25
+        by_words = (_PER_COVERED * covered + _PER_WEIGHT * weight) / len(terms)
+        score = by_words + _PER_BM25 * min(bm25, _MOST_BM25)
+        place = text(path), integer(start), row, end, file, generated
+        scored.append((-score, -covered, -bm25, *place))
+    return scored
 
 
 def _covered(content: str, terms: Sequence[Term]) -> tuple[int, float]:
@@ -94,17 +85,26 @@ def _covered(content: str, terms: Sequence[Term]) -> tuple[int, float]:
     matched, weight = 0, 0.0
     for term in terms:
         for word, weighs in term.spellings:
-            if _is_in(word, content):
+            if word in content and (len(word) > _SHORT or _stands_alone(word, content)):
                 matched += 1
                 weight += weighs
                 break
     return matched, weight
 
 
-def _is_in(word: str, content: str) -> bool:
-    if word not in content:
-        return False
-    return (
-        len(word) > _SHORT
-        or re.search(rf"(?<![A-Za-z0-9_]){re.escape(word)}(?![A-Za-z0-9_])", content) is not None
+def _stands_alone(word: str, content: str) -> bool:
+    return re.search(rf"(?<![A-Za-z0-9_]){re.escape(word)}(?![A-Za-z0-9_])", content) is not None
+
+
+def _found(one: _Scored) -> Found:
+    score, _, _, path, start, row, end, file, generated = one
+    return Found(
+        source="text",
+        path=path,
+        file=integer(file),
+        line_start=start,
+        line_end=integer(end),
+        score=-score,
+        is_generated=bool(generated),
+        row=row,
     )

@@ -155,7 +155,7 @@ def test_a_store_without_symbols_ranks_by_words_and_paths(code_store: CodeStore)
 )
 def test_what_a_store_should_not_hold_changes_the_order_only(altered_store: Altered, statement: str) -> None:
     db = altered_store(statement)
-    for text in ("get_command", "what calls the completion script", "architecture of main"):
+    for text in ("get_command", "what calls the completion script", "architecture of main", "completion"):
         found = _own(db, text, limit=100)
         assert found
         assert _own(db, text, limit=5) == found[:5]
