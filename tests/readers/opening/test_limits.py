@@ -82,8 +82,12 @@ def test_a_budget_that_ends_with_the_answer_leaves_no_transaction(
     db = open_at(make_store(tmp_path / "store.sqlite", DOCUMENTS))
     for _ in range(5_000):
         budget = Budget.lasting(30)
-        ask(db, lambda _, budget=budget: setattr(budget, "cancelled", True), budget)
+        ask(db, partial(_cancel, budget), budget)
         assert not db.in_transaction
+
+
+def _cancel(budget: Budget, _: StoreConnection) -> None:
+    budget.cancelled = True
 
 
 def test_a_spent_budget_opens_and_asks_nothing(
