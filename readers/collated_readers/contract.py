@@ -2,7 +2,8 @@
 
 A reader is blocking and stateless. It is handed an open `sqlite3.Connection` on that connection's
 own thread, inside one read transaction (DESIGN §3), and a `Budget` that it keeps. It never opens,
-caches, logs or writes, and raises only `StoreError` and `RequestError`.
+logs or writes, keeps nothing but what goes with the connection, and raises only `StoreError` and
+`RequestError`.
 """
 
 from __future__ import annotations
