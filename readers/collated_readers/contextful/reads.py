@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -83,5 +84,15 @@ class Reads(Protocol):
 
         Raises:
             RequestError: as `query`.
+        """
+        ...
+
+    def interrupting(self, ms: int | None, source: str = "request") -> AbstractContextManager[None]:
+        """Stop what is asked within the block *ms* after it was entered; None never stops.
+
+        *source* is who declared the ceiling: `table` or `request` (see `responses.Ceilings`).
+
+        Raises:
+            RequestError: `ReadDurationExceeded`, also when all was asked but past the deadline.
         """
         ...
