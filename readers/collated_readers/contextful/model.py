@@ -159,7 +159,9 @@ class Table(Struct, frozen=True):
 
     *columns* are those of `schema.json`. *chain* is the pointer's snapshot and its ancestors, newest
     first; *is_cut* where an ancestor is gone. *fault* is what every read of this table raises, and only
-    of this one. *ledger* are the files of its request ledger, relative to the store's root.
+    of this one. *ledger* are the files of its request ledger, relative to the store's root. *waiting* are
+    the numbers (`commit_seq`) of runs that landed and may still be committed: their node's log has neither
+    their entry nor a later `acquire` of the table; later runs are told to subscribers after them.
     """
 
     name: str
@@ -171,6 +173,7 @@ class Table(Struct, frozen=True):
     is_quiet: bool = False
     ledger: tuple[str, ...] = ()
     fault: RequestError | None = None
+    waiting: tuple[int, ...] = ()
 
     @property
     def folder(self) -> str:
