@@ -272,7 +272,7 @@ class Pool:
 
 
 def _is_near(store: StoreConnection) -> bool:
-    if store.mode == "rollback" or store.signature.size > _NEAR_BYTES:
+    if store.mode in ("rollback", "directory") or store.signature.size > _NEAR_BYTES:
         return False
     mounts = network_mounts()
     return mounts is not None and not is_below(str(store.path), mounts)

@@ -85,7 +85,11 @@ LONGEST_PATTERN = 200
 RRF_K = 60
 """The contract's constant of reciprocal rank fusion: a position counts 1 / (60 + position)."""
 
-PROJECT_FOLDERS: Mapping[str, str] = {".contextpull": "docs", ".claude/cache/codebase-index": "code"}
+PROJECT_FOLDERS: Mapping[str, str] = {
+    ".contextpull": "docs",
+    ".claude/cache/codebase-index": "code",
+    ".contextful/context": "tables",
+}
 """Folders in which a format keeps its store inside a project, and a word for what it holds.
 
 The project's directory names the store; the word is added where a project has stores of several formats.

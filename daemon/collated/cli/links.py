@@ -10,6 +10,7 @@ from collated.client import DaemonUnreachable
 from collated.errors import CollatedError, RequestFailed
 from collated.places import stores_dir
 from collated.settings import is_store_name
+from collated_readers.opening.directories import is_directory_store
 
 from . import overview
 from .escape import visible
@@ -24,6 +25,7 @@ _SUFFIX = ".sqlite"
 _IN_PROJECT = (
     (".contextpull/store.sqlite", ".contextpull/*.sqlite"),
     (".claude/cache/codebase-index/index.sqlite",),
+    (".contextful/context/*/tables/..",),
 )
 _BARE = "*.sqlite"
 
@@ -68,14 +70,14 @@ def _show(added: list[protocol.StoreStatus], session: Session) -> int:
 
 
 def _stores_at(path: Path) -> list[Path]:
-    """Return the real paths of the stores that *path* means: a file, or those in a project directory."""
+    """Return the real paths of the stores that *path* means: a store, or those in a project directory."""
     try:
         real = path.expanduser().resolve(strict=True)
     except OSError as error:
         raise LinkError(f"{path}: {error.strerror}") from error
     except RuntimeError as error:  # a symlink that leads in a circle, before Python 3.13
         raise LinkError(f"{path} leads in a circle") from error
-    if not real.is_dir():
+    if not real.is_dir() or is_directory_store(real):
         return [real]
     found = [one for patterns in _IN_PROJECT if (one := _one_of(real, patterns))]
     bare = None if found else _one_of(real, (_BARE,))

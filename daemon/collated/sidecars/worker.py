@@ -30,7 +30,7 @@ import msgspec
 from collated_readers import Budget, StoreError
 from collated_readers.opening import StoreConnection, StoreMoved, ask, open_store, take_signature
 from collated_readers.postings import Postings
-from collated_readers.registry import identify
+from collated_readers.registry import recognised
 
 from .combining import combine
 from .jobs import Build, Combine, Done, Job, Refusal, Source, read_message, write_message
@@ -127,7 +127,7 @@ class Workshop:
 
 
 def _read(db: StoreConnection, source: Source) -> tuple[Postings, list[bytes]]:
-    reader, _ = identify(db)
+    reader = recognised(db)
     if reader.format != source.format:
         raise StoreMoved
     postings = reader.postings(db)

@@ -1,80 +1,28 @@
-"""The full-text index of a store's texts, which the format does not have: made once, in the cache directory.
-
-Its tables are those that `passes` searches, without the texts, so search, snippets and postings are the
-contract's, to the last bit.
-"""
+"""The full-text index of a store's texts, which the format does not have: see `textindex`."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Generator, Iterator
-from contextlib import closing, contextmanager
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
-import msgspec
-
-from collated_readers.contract import Budget, StoreError
+from collated_readers.contract import Budget
 from collated_readers.opening import StoreConnection
-from collated_readers.passes.terms import TOKENIZER
-from collated_readers.passes.words import normalised
+from collated_readers.textindex import Text, TextIndex
 
-from . import cached
 from .ids import NativeId, is_id, text_id
 from .layout import Layout, quoted
 from .passages import Row, bounded_id, find, name_of, place_of
 
-__all__ = ["KIND", "build", "has_index", "in_id_order", "index_of", "outcome_of"]
+__all__ = ["KIND", "build", "in_id_order", "index_of"]
 
 KIND = "passage"
-_FORMAT = "1"  # of the file; another one is made anew
-_CHECK_OPCODES = 4_000
-
-_CREATE = (
-    "CREATE TABLE outcome (value TEXT NOT NULL)",
-    "CREATE TABLE documents (doc_id INTEGER PRIMARY KEY, path TEXT NOT NULL)",
-    """CREATE TABLE sections (id TEXT PRIMARY KEY, doc_id INTEGER NOT NULL, heading_path TEXT NOT NULL,
-    kind TEXT NOT NULL) WITHOUT ROWID""",
-    # The declaration that `passes` knows.
-    "CREATE VIRTUAL TABLE sections_fts USING fts5"
-    f'(id UNINDEXED, heading_path, text, tokenize = "{TOKENIZER}")',
-)
 
 
-def has_index(db: StoreConnection, layout: Layout) -> bool:
-    """Tell whether the store's index is there, and sound."""
-    return cached.is_sound(_path(db, layout))
-
-
-@contextmanager
-def index_of(db: StoreConnection, layout: Layout) -> Generator[sqlite3.Connection, None, None]:
-    """Lend the store's index, which is asked under the budget that the store is asked under.
-
-    Raises:
-        StoreError: `indexing`: it is not there yet, or is damaged and about to be made again.
-    """
-    path = _path(db, layout)
-    if not cached.is_sound(path):  # it is not thrown away here: a sound one may be put there at this moment
-        raise _absent()
-    try:
-        with closing(cached.connect(path)) as index:
-            if db.budget is not None:
-                index.set_progress_handler(db.budget.is_spent, _CHECK_OPCODES)
-            yield index
-    except sqlite3.DatabaseError as error:
-        if isinstance(error, sqlite3.OperationalError):  # time is up, or no descriptors are left
-            raise
-        cached.discard(path)
-        raise _absent() from error
-
-
-def outcome_of(db: StoreConnection, layout: Layout) -> dict[str, Any] | None:
-    """Return what was found when the index was made, None without a sound one."""
-    if not has_index(db, layout):
-        return None
-    with index_of(db, layout) as index:
-        row = index.execute("SELECT value FROM outcome").fetchone()
-    return msgspec.json.decode(row[0], type=dict[str, Any])
+def index_of(db: StoreConnection, layout: Layout) -> TextIndex:
+    """Return the store's index, there or not."""
+    return TextIndex(db, "book-agent", layout.digest)
 
 
 def build(db: StoreConnection, layout: Layout, outcome: dict[str, Any], budget: Budget) -> dict[str, Any]:
@@ -84,39 +32,16 @@ def build(db: StoreConnection, layout: Layout, outcome: dict[str, Any], budget: 
         StoreError: `deadline_exceeded`.
         OSError: there is no room, or the directory is not ours.
     """
-    found = dict(outcome)
-
-    def fill(index: sqlite3.Connection) -> None:
-        index.set_progress_handler(budget.is_spent, _CHECK_OPCODES)
-        for statement in _CREATE:
-            index.execute(statement)
-        left_out = _fill(index, db, layout, budget)
-        if left_out:
-            found["unindexed"] = left_out
-        index.execute("INSERT INTO outcome VALUES (?)", (msgspec.json.encode(found).decode(),))
-
-    cached.keep(_path(db, layout), db.path, fill)
-    return found
-
-
-def _fill(index: sqlite3.Connection, db: StoreConnection, layout: Layout, budget: Budget) -> int:
-    """Index every passage whose id and text are sound, and return how many are not."""
-    docs: dict[str, int] = {}
-    count = 0
-    for record_id, row in in_id_order(db, layout):
-        budget.check()
-        if not isinstance(row[1], str):
-            continue
-        place = place_of(layout, row, name_of(db.path))
-        doc = docs.setdefault(place.doc, len(docs))
-        index.execute("INSERT INTO sections VALUES (?, ?, ?, ?)", (record_id, doc, place.heading_path, KIND))
-        words = (record_id, normalised(place.heading_path), normalised(row[1]))
-        index.execute("INSERT INTO sections_fts VALUES (?, ?, ?)", words)
-        count += 1
-    index.executemany("INSERT INTO documents VALUES (?, ?)", ((doc, path) for path, doc in docs.items()))
-    index.execute("INSERT INTO sections_fts(sections_fts) VALUES ('optimize')")
     total: int = db.execute(f"SELECT count(*) FROM {quoted(layout.columns.table)}").fetchone()[0]  # noqa: S608 - quoted
-    return total - count
+    return index_of(db, layout).build(_texts(db, layout), total, outcome, budget)
+
+
+def _texts(db: StoreConnection, layout: Layout) -> Iterator[Text]:
+    """Yield every passage whose id and text are sound."""
+    for record_id, row in in_id_order(db, layout):
+        if isinstance(row[1], str):
+            place = place_of(layout, row, name_of(db.path))
+            yield Text(record_id, place.doc, place.heading_path, KIND, row[1])
 
 
 def in_id_order(
@@ -137,12 +62,3 @@ def in_id_order(
         row = find(db, columns, ids[record_id])
         if row is not None:
             yield record_id, row
-
-
-def _path(db: StoreConnection, layout: Layout) -> Path:
-    made_of = f"{_FORMAT} {TOKENIZER} {db.signature} {layout.digest}"
-    return cached.path_in(db.cache / "book-agent", db.path, made_of)
-
-
-def _absent() -> StoreError:
-    return StoreError("indexing", "the store's texts are being indexed for the first time; ask again")

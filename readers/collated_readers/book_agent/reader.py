@@ -37,7 +37,7 @@ from collated_readers.vectors import MEMORY_BYTES, Similar, VectorFacts
 from .contents import contents_of
 from .ids import text_id
 from .layout import BGE, EXPLICIT, Layout
-from .lexical import build, has_index, index_of, outcome_of
+from .lexical import build, index_of
 from .manifest import manifest_beside
 from .passages import name_of, names_documents, place_of
 from .records import Book
@@ -92,7 +92,7 @@ class BookAgent:
         from .validation import outcome  # numpy
 
         store, layout = _opened(db)
-        found = outcome_of(store, layout)
+        found = index_of(store, layout).outcome()
         if found is None:
             found = build(store, layout, outcome(db, layout, budget), budget)
         return Examined(found, _AGAIN_S)
@@ -105,7 +105,7 @@ class BookAgent:
 
     def ranked(self, db: sqlite3.Connection, query: Query, tier: Tier) -> list[Ranked]:
         """See `Reader.ranked`; raises `indexing` until the store was examined."""
-        with index_of(*_opened(db)) as index:
+        with index_of(*_opened(db)).lend() as index:
             return ranked_of(index, query, tier)
 
     def fused(self, db: sqlite3.Connection, query: Query, embed: Embed) -> list[Ranked] | None:
@@ -135,7 +135,7 @@ class BookAgent:
         by_words = [one for one in ranked if one.tier != "dense"]
         made = _book(store, layout).dense_hits(query, [one for one in ranked if one.tier == "dense"])
         if by_words:
-            with index_of(store, layout) as index:
+            with index_of(store, layout).lend() as index:
                 made += hits_of(index, query, by_words)
         by_id = {hit.id: hit for hit in made}
         return [by_id[one.id] for one in ranked if one.id in by_id]
@@ -158,17 +158,17 @@ class BookAgent:
 
     def vocabulary(self, db: sqlite3.Connection) -> list[bytes] | None:
         """See `Reader.vocabulary`; None until the store was examined."""
-        store, layout = _opened(db)
-        if not has_index(store, layout):
+        index = index_of(*_opened(db))
+        if not index.is_there:
             return None
-        with index_of(store, layout) as index:
-            return vocabulary_of(index)
+        with index.lend() as lent:
+            return vocabulary_of(lent)
 
     def postings(self, db: sqlite3.Connection, terms: Sequence[bytes] | None = None) -> Postings | None:
         """See `Reader.postings`; raises `indexing` until the store was examined."""
         from collated_readers.passes.postings import postings_of  # numpy
 
-        with index_of(*_opened(db)) as index:
+        with index_of(*_opened(db)).lend() as index:
             return postings_of(index, terms)
 
     # ----------------------------------------------------------------------- vectors

@@ -25,7 +25,7 @@ from .signature import Signature, settled_signature, sidecar, take_signature
 
 __all__ = ["StoreConnection", "ask", "open_store", "tables"]
 
-Mode = Literal["rollback", "immutable", "copy"]
+Mode = Literal["rollback", "immutable", "copy", "directory"]
 T = TypeVar("T")
 
 _OPEN_ATTEMPTS = 5
@@ -48,7 +48,8 @@ class StoreConnection(sqlite3.Connection):
     `cache` is the directory, which may not be there yet, of indexes that a format's reader makes itself.
     `budget` is that of whoever asks at the moment, also for what a reader opens there.
     `mode` says how the bytes are reached: under SQLite's own locks (`rollback`), without any
-    because no writer is at work (`immutable`), or in a private copy (`copy`).
+    because no writer is at work (`immutable`), or in a private copy (`copy`). A `directory` has no
+    bytes here: its reader looks into it, and the connection is to an empty database.
     """
 
     path: Path
@@ -107,6 +108,8 @@ def open_store(path: Path, *, copies: Path, copy_limit_bytes: int, budget: Budge
 def _open_once(path: Path, copies: Path, copy_limit_bytes: int, budget: Budget) -> StoreConnection:
     take_signature(path)  # names what is wrong with a symlink before it is resolved
     path = path.resolve()
+    if path.is_dir():
+        return _open_directory(path, copies)
     signature, is_settled = settled_signature(path, budget)
     mode = _mode(path, signature)
     if mode == "copy":
@@ -130,6 +133,14 @@ def _open_once(path: Path, copies: Path, copy_limit_bytes: int, budget: Budget) 
     if db.has_moved():
         db.close()
         raise StoreMoved
+    return db
+
+
+def _open_directory(path: Path, copies: Path) -> StoreConnection:
+    signature = take_signature(path)
+    db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False, factory=StoreConnection)
+    db.path, db.mode, db.signature = path, "directory", signature
+    db.cache = copies.with_name("indexes")
     return db
 
 

@@ -11,16 +11,21 @@ from msgspec import Struct
 
 from collated_readers.contract import Budget, StoreError
 
+from .directories import is_directory_store, look_into
 from .failure import from_os
 
 __all__ = ["Signature", "settled_signature", "sidecar", "take_signature"]
 
 _SETTLE_NS = 20_000_000  # older kernels stamp files with the last timer tick, at most 10 ms ago
 _SETTLE_ATTEMPTS = 5
+_DIGITS = 15  # of a digest in hex: what the state file's integers hold
 
 
 class Signature(Struct, frozen=True):
-    """Who the file is and when it last changed; `wal_*` are 0 where there is no `-wal`."""
+    """Who the file is and when it last changed; `wal_*` are 0 where there is no `-wal`.
+
+    Of a store that is a directory, `size` is that of all its files, and `mtime_ns` a digest of their stamps.
+    """
 
     device: int
     inode: int
@@ -51,6 +56,8 @@ def take_signature(path: Path) -> Signature:
         raise from_os(error) from error
     except OSError as error:
         raise from_os(error) from error
+    if stat.S_ISDIR(main.st_mode):
+        return _of_directory(path, main)
     if not stat.S_ISREG(main.st_mode):
         raise StoreError("not_a_file", f"{_kind(main.st_mode)}, not a file")
     if main.st_size == 0:
@@ -59,9 +66,17 @@ def take_signature(path: Path) -> Signature:
     return Signature(main.st_dev, main.st_ino, main.st_size, main.st_mtime_ns, wal_size, wal_mtime_ns)
 
 
+def _of_directory(path: Path, about: os.stat_result) -> Signature:
+    """Return the signature of a store that is a directory: what it says of the time is a digest."""
+    if not is_directory_store(path):
+        raise StoreError("not_a_file", "a directory, not a file")
+    stamp = look_into(path)
+    digest = int(stamp.digest[:_DIGITS], 16)
+    return Signature(about.st_dev, about.st_ino, stamp.size_bytes, digest, 0, 0)
+
+
 def _kind(mode: int) -> str:
     for is_kind, name in (
-        (stat.S_ISDIR, "a directory"),
         (stat.S_ISFIFO, "a FIFO"),
         (stat.S_ISSOCK, "a socket"),
     ):

@@ -1,4 +1,4 @@
-"""Files that this reader makes in the cache directory: sound and whole, or never believed.
+"""Files that readers make in the cache directory: sound and whole, or never believed.
 
 Each is a SQLite database, named after a store's path and what it was made of. Its application_id is the
 CRC-32 of all its other bytes, so what is damaged is told from what is not, by whoever uses it first.
