@@ -16,7 +16,8 @@ from msgspec import Struct
 from collated_readers.codes import RequestError
 
 from .instants import echo
-from .model import Bounds, FileList, Limits, Table
+from .listing import resolved_of
+from .model import Limits, Table
 from .reads import Page, Reads
 from .refusals import refused
 
@@ -107,38 +108,18 @@ def blocks(reads: Reads, touched: Iterable[str]) -> dict[str, Any]:
     names = sorted(set(touched) & reads.store.tables.keys())
     tables = [reads.store.tables[name] for name in names]
     found: dict[str, Any] = {}
-    if has_bounds(reads.bounds):
-        found["contextful.bounds"] = echo(reads.bounds)
-    if resolved := {name: _resolved(files) for name in names if _is_build(files := reads.files(name))}:
+    if bounds := echo(reads.bounds):
+        found["contextful.bounds"] = bounds
+    if resolved := {name: build for name in names if (build := resolved_of(reads.files(name))) is not None}:
         found["contextful.resolved"] = resolved
     if restriction := _restriction(tables, is_incognito=reads.store.is_incognito):
         found["contextful.restriction"] = restriction
     return found
 
 
-def has_bounds(bounds: Bounds) -> bool:
-    """Return whether a read under *bounds* echoes any; a pin is echoed by what it resolved to."""
-    return any((bounds.as_of, bounds.valid_as_of, bounds.available_as_of))
-
-
-def _is_build(files: FileList) -> bool:
-    """Return whether the relation is a published build: its snapshot says so and no run lies beside it."""
-    return files.snapshot is not None and files.snapshot.publish is not None and not files.runs
-
-
-def _resolved(files: FileList) -> dict[str, Any]:
-    assert files.snapshot is not None  # noqa: S101 - `_is_build`
-    publish = files.snapshot.publish or {}
-    # A watermark that is not there is null, which is not zero (`absent-watermark`).
-    return {
-        "build_id": publish.get("build_id") or files.snapshot.snapshot_id,
-        "watermark": publish.get("watermark"),
-    }
-
-
 def _restriction(tables: Iterable[Table], *, is_incognito: bool) -> dict[str, Any] | None:
     """Return what was withheld of *tables* by zone; how many rows is not counted, for none is read."""
-    excluded = [
+    excluded: list[dict[str, Any]] = [
         {"table": table.name, "excluded": True, "rows_dropped": None, "columns_masked": []}
         for table in tables
         if not admits(table.declared.zone_allow)
@@ -187,7 +168,7 @@ def _cause(by: str, ceiling: Ceiling) -> dict[str, Any]:
 
 def _cut(response: Mapping[str, Any], rows: int, cause: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the *response* with so many of its *rows*, saying what cut the others."""
-    result = {**response, "rows": response["rows"][:rows], "truncated": cause is not None}
+    result: dict[str, Any] = {**response, "rows": response["rows"][:rows], "truncated": cause is not None}
     if cause is not None:
         result["contextful.truncation"] = dict(cause)
     if "contextful.internals" in result:

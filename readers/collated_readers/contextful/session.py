@@ -1,0 +1,326 @@
+"""One state of one store under one set of bounds, in an engine that is locked (guard.md §5).
+
+Only the worker process imports this module. A relation is registered when it is first touched: its files'
+footers are read then, by the locked engine, so that a store of many tables opens at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from typing import Any
+
+import duckdb
+
+from collated_readers.codes import RequestError
+
+from .cells import encode
+from .deadlines import Deadline
+from .listing import check_parts, collected_of, file_list
+from .model import Bounds, Column, ContextStore, FileList
+from .plans import Plans, Values, bindable
+from .reads import Page
+from .refusals import refused
+from .relations import LEDGER_SUFFIX, landed, ledger_of, relation_of, scan
+from .responses import SESSION_ZONE, admits
+from .schemas import quoted
+
+__all__ = ["Session", "open_session"]
+
+_CONFIG: Mapping[str, str | bool | int | float | list[str]] = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "python_enable_replacements": "false",
+    "allow_persistent_secrets": "false",
+    "allow_community_extensions": "false",
+}
+_LONGEST_MESSAGE = 2_000  # characters
+_LINE = re.compile(r"(?<=\n)LINE (\d+):", re.ASCII)
+_ABSOLUTE = re.compile(r"(?<![\w./])/(?:[^\s/'\"\])]+/)+[^\s'\"\])]*")
+
+
+def open_session(store: ContextStore, bounds: Bounds, *, memory_bytes: int, threads: int) -> Session:
+    """Return a session of *store* under *bounds*; close it when the store's digest moved on.
+
+    It reads no file yet. A table that cannot be read stands in nobody's way but its own.
+    """
+    return Session(store, bounds, memory_bytes=memory_bytes, threads=threads)
+
+
+class Session:
+    """Implements `Reads` over DuckDB. For one thread; only `interrupting` has one of its own."""
+
+    def __init__(self, store: ContextStore, bounds: Bounds, *, memory_bytes: int, threads: int) -> None:
+        """Lock an engine to the files of *store* that *bounds* select."""
+        self._store = store
+        self._bounds = bounds
+        self._tables = {
+            name: table for name, table in store.tables.items() if table.declared.withheld is None
+        }
+        self._relations = frozenset(
+            [*self._tables, *(_ledger(name) for name in self._tables if self._is_open(name))]
+        )
+        self._faults = _ambiguous(self._relations)
+        self._files = {name: self._list(name) for name in self._tables}
+        self._columns: dict[str, tuple[Column, ...]] = {}
+        self._plans = Plans()
+        self._deadline: Deadline | None = None
+        self._root = re.compile(re.escape(store.root) + r"(?:/[A-Za-z0-9._%=/-]*)?")
+        self._engine = duckdb.connect(":memory:", config={**_CONFIG})
+        self._lock(memory_bytes, threads)
+
+    def close(self) -> None:
+        """Let go of the engine and its memory."""
+        self._engine.close()
+
+    # ------------------------------------------------------------------------ what there is
+
+    @property
+    def store(self) -> ContextStore:
+        """Return the store's state."""
+        return self._store
+
+    @property
+    def bounds(self) -> Bounds:
+        """Return the bounds that are built into the relations."""
+        return self._bounds
+
+    @property
+    def relations(self) -> frozenset[str]:
+        """Return the names of all relations: tables that are served, and open ledgers."""
+        return self._relations
+
+    @property
+    def closed(self) -> Mapping[str, str]:
+        """Return why ledgers that exist are closed, by name."""
+        why = f"its table is not for the zone {SESSION_ZONE}"
+        return {_ledger(name): why for name in self._tables if not self._is_open(name)}
+
+    def _is_open(self, table: str) -> bool:
+        """Return whether the session's zone may see the rows of *table*."""
+        return admits(self._tables[table].declared.zone_allow)
+
+    def columns(self, relation: str) -> tuple[Column, ...]:
+        """Return the columns of a relation as it is registered, in order."""
+        self.touch([relation])
+        return self._columns[relation]
+
+    def files(self, table: str) -> FileList:
+        """Return the files that a table's relation reads."""
+        found = self._files.get(table)
+        if found is None:
+            raise refused("EnforceUnknownRelation", f"no relation {table!r:.200}")
+        if isinstance(found, RequestError):
+            raise found.with_traceback(None)
+        return found
+
+    def touch(self, relations: Sequence[str]) -> None:
+        """Raise what stands against reading one of *relations* (RequestError), the first by name.
+
+        Raises:
+            RequestError: `EnforceUnknownRelation`; the table's fault, `ReadPartUnavailable`, what the
+                bounds or the declaration ask of its columns; `engine_error` for a damaged part.
+        """
+        for name in sorted(set(relations)):
+            if name not in self._relations:
+                raise refused("EnforceUnknownRelation", f"no relation {name!r:.200}")
+            if name in self._faults:
+                raise self._faults[name].with_traceback(None)
+            self._check_there(name)
+            if name not in self._columns:
+                self._columns[name] = self._register(name)
+
+    # ------------------------------------------------------------------------ asking
+
+    def tree(self, text: str) -> Any:
+        """Return the engine's own serialized tree of *text*, decoded; runs nothing of it."""
+        with self._cursor() as cursor:
+            found = cursor.execute("SELECT json_serialize_sql(CAST(? AS VARCHAR))", [text]).fetchone()
+        assert found is not None  # noqa: S101 - a SELECT without FROM
+        return json.loads(found[0])
+
+    def query(self, sql: str, values: Values = (), limit: int | None = None) -> Page:
+        """Return at most *limit* rows of one statement, JSON cells.
+
+        Raises:
+            RequestError: `engine_error`, without any path; `ReadPartUnavailable`; `ReadDurationExceeded`.
+        """
+        self._register_named(sql)
+        with self._cursor(wrapped=True) as cursor:
+            plan = self._plans.plan(cursor, sql, values)
+            limited = plan.sql if limit is None else f"{plan.sql} LIMIT {limit + 1}"
+            rows = cursor.execute(limited, bindable(values)).fetchall()
+            is_more = limit is not None and len(rows) > limit
+            return Page(plan.columns, encode(plan.cells, rows[:limit]), is_more)
+
+    def fetch(self, sql: str, values: Values = ()) -> list[dict[str, Any]]:
+        """Return all rows as Python values by column, for what we compose of them ourselves.
+
+        Raises:
+            RequestError: as `query`.
+        """
+        self._register_named(sql)
+        with self._cursor() as cursor:
+            rows = cursor.execute(sql, bindable(values)).fetchall()
+            names = [column[0] for column in cursor.description or ()]
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
+    @contextlib.contextmanager
+    def interrupting(self, ms: int | None, source: str = "request") -> Generator[None]:
+        """Stop what is asked within the block *ms* after it was entered; None never stops.
+
+        Raises:
+            RequestError: `ReadDurationExceeded`, also when all was asked but past the deadline.
+        """
+        if ms is None:
+            yield
+            return
+        with Deadline(ms, source) as deadline:
+            before, self._deadline = self._deadline, deadline
+            try:
+                yield
+            finally:
+                self._deadline = before
+        deadline.check()
+
+    # ------------------------------------------------------------------------ within
+
+    def _lock(self, memory_bytes: int, threads: int) -> None:
+        listed = [files.files for files in self._files.values() if isinstance(files, FileList)]
+        ledgers = [table.ledger for table in self._tables.values()]
+        paths = [f"{self._store.root}/{file}" for files in (*listed, *ledgers) for file in files]
+        # A path with a bracket or star is looked for as the pattern that finds it, and then opened as it is.
+        paths += [pattern for path in paths if (pattern := _unglobbed(path)) != path]
+        for statement in (
+            "SET GLOBAL TimeZone = 'UTC'",
+            "SET temp_directory = ''",
+            f"SET memory_limit = '{memory_bytes}B'",
+            f"SET threads = {threads}",
+            "SET parquet_metadata_cache = true",
+            f"SET allowed_paths = [{', '.join(map(_text, paths))}]",
+            "SET enable_external_access = false",
+            "SET lock_configuration = true",
+        ):
+            with self._cursor() as cursor:
+                cursor.execute(statement)
+
+    def _check_there(self, relation: str) -> None:
+        """Refuse a relation of which a file is gone."""
+        table = self._tables.get(relation)
+        if table is not None:
+            return check_parts(self._store.root, table, self.files(relation))
+        owner = self._tables[relation.removesuffix(LEDGER_SUFFIX)]
+        try:
+            return check_parts(self._store.root, owner, FileList(owner.ledger))
+        except RequestError as error:
+            # Ledgers have no run's name to be told by, and what they are called is a path.
+            message = f"table '{owner.name}': a file of its request ledger is not there"
+            raise refused("ReadPartUnavailable", message) from error
+
+    def _list(self, name: str) -> FileList | RequestError:
+        table, bounds = self._tables[name], self._bounds
+        try:
+            if bounds.as_of is None and name not in bounds.pin:
+                return file_list(table, bounds)
+            return file_list(table, bounds, collected_of(self._store.root, table))
+        except RequestError as error:
+            return error
+
+    def _register(self, name: str) -> tuple[Column, ...]:
+        """Register a relation and return its columns."""
+        table = self._tables.get(name)
+        if table is None:
+            owner = self._tables[name.removesuffix(LEDGER_SUFFIX)]
+            paths = self._paths(owner.ledger)
+            sql = ledger_of(paths, self._described(scan(paths)) if paths else {})
+        else:
+            paths = self._paths(self.files(name).files)
+            sql = relation_of(table, paths, self._described(scan(paths)) if paths else {}, self._bounds)
+            if not self._is_open(name):
+                sql = f"SELECT * FROM ({sql}) WHERE false"  # noqa: S608 - composed here
+        with self._cursor() as cursor:
+            cursor.execute(f"CREATE OR REPLACE VIEW {quoted(name)} AS {sql}")
+        known = {} if table is None else {column.name: column for column in landed(table)}
+        return tuple(
+            _column(column, spelled, known.get(column)) for column, spelled in self._described(sql).items()
+        )
+
+    def _paths(self, files: Sequence[str]) -> list[str]:
+        return [_unglobbed(f"{self._store.root}/{file}") for file in files]
+
+    def _described(self, sql: str) -> dict[str, str]:
+        """Return the columns of a SELECT with their types."""
+        with self._cursor() as cursor:
+            return {name: spelled for name, spelled, *_ in cursor.execute(f"DESCRIBE {sql}").fetchall()}
+
+    def _register_named(self, sql: str) -> None:
+        """Register the relations that *sql* may name; what stands against one is told by `touch`."""
+        folded = sql.casefold()
+        for name in self._relations - self._columns.keys():
+            if name.casefold() in folded:
+                with contextlib.suppress(RequestError):
+                    self.touch([name])
+
+    @contextlib.contextmanager
+    def _cursor(self, *, wrapped: bool = False) -> Generator[duckdb.DuckDBPyConnection]:
+        """Yield a connection for one statement, which the deadline may interrupt; errors are ours.
+
+        A statement that is *wrapped* begins on the second line of what the engine is given.
+        """
+        cursor, deadline = self._engine.cursor(), self._deadline
+        try:
+            with contextlib.nullcontext() if deadline is None else deadline.watching(cursor):
+                yield cursor
+        except duckdb.InterruptException as error:
+            if deadline is None:
+                raise refused("engine_error", "interrupted") from error
+            raise deadline.exceeded() from error
+        except (duckdb.Error, RuntimeError, OverflowError) as error:
+            raise self._refusal(error, before=int(wrapped)) from error
+        finally:
+            cursor.close()
+
+    def _refusal(self, error: Exception, before: int) -> RequestError:
+        """Return what is said of an error: the part that is gone, or the engine's words without any path."""
+        if isinstance(error, duckdb.IOException):
+            for name in self._columns:
+                try:
+                    self._check_there(name)
+                except RequestError as gone:
+                    return gone
+        text = _ABSOLUTE.sub("<path>", self._root.sub("<part>", str(error)))
+        text = _LINE.sub(lambda match: f"LINE {max(1, int(match[1]) - before)}:", text)
+        return refused("engine_error", text[:_LONGEST_MESSAGE])
+
+
+def _ledger(table: str) -> str:
+    return table + LEDGER_SUFFIX
+
+
+def _ambiguous(names: Iterable[str]) -> dict[str, RequestError]:
+    """Return what stands against relations that the engine takes for one another: it ignores case."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(name.casefold(), []).append(name)
+    return {
+        name: refused("engine_error", f"the engine cannot tell {' and '.join(sorted(group))} apart")
+        for group in groups.values()
+        if len(group) > 1
+        for name in group
+    }
+
+
+def _column(name: str, spelled: str, known: Column | None) -> Column:
+    is_json = spelled == "JSON" or (known is not None and known.is_json)
+    return Column(name, spelled, is_text=spelled == "VARCHAR" and not is_json, is_json=is_json)
+
+
+def _text(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _unglobbed(path: str) -> str:
+    """Return *path* so that the engine, which takes it for a pattern, finds that file and no other."""
+    return re.sub(r"[*?\[]", r"[\g<0>]", path)
