@@ -121,7 +121,7 @@ class Declared(Struct, frozen=True):
     """A `[[pipeline.tables]]` block, as far as reads care (layout §3).
 
     *withheld* says why the table may not be served: a policy of rows or columns, a class, a visibility or
-    a zone that this reader cannot evaluate.
+    a zone that this reader cannot evaluate. *available_time* is the column of when a row became known.
     """
 
     name: str
@@ -143,6 +143,7 @@ class Declared(Struct, frozen=True):
     limits: Limits = Limits()
     zone_allow: tuple[str, ...] | None = None
     withheld: str | None = None
+    available_time: str | None = None
 
 
 class Template(Struct, frozen=True):

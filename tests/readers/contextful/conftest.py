@@ -1,0 +1,54 @@
+"""Context stores: the worked example where it lies, and stores made by `maker.py` beside this."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from .maker import StoreMaker
+
+
+def _module() -> ModuleType:
+    """Return `maker.py`, which cannot be imported by name: tests are no packages."""
+    name = "contextful_store_maker"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name("maker.py"))
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
+
+
+@pytest.fixture(scope="session")
+def maker() -> ModuleType:
+    """The module `maker.py`."""
+    return _module()
+
+
+@pytest.fixture
+def make_context_store(tmp_path: Path) -> Iterator[Callable[..., StoreMaker]]:
+    """`make_context_store(folder=tmp_path/"project", name="research")` begins a store: see `maker.py`."""
+    made: list[Any] = []
+
+    def make(folder: Path | None = None, name: str = "research") -> StoreMaker:
+        made.append(_module().StoreMaker(folder or tmp_path / "project", name))
+        store: StoreMaker = made[-1]
+        return store
+
+    yield make
+    for store in made:
+        store.close()
+
+
+@pytest.fixture(scope="session")
+def worked_example(shared: Path) -> Path:
+    """The root of the worked example's store (layout §13), read where it lies."""
+    return shared / "data" / "contextful" / "worked-example" / ".contextful" / "context" / "research"
