@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from itertools import repeat
-from typing import Any, cast
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -18,6 +18,8 @@ from collated_readers.contextful.schemas import quoted
 __all__ = ["Condition", "Filter", "Scalar", "Where", "filter_of", "where_of"]
 
 Scalar = str | int | float | bool
+
+_Kind = TypeVar("_Kind")
 
 _MOST_CONDITIONS = 32
 _MOST_VALUES = 256
@@ -58,16 +60,12 @@ def filter_of(conditions: Any, kinds: Any) -> Filter:
     Raises:
         RequestError: `FilterBudgetExceeded`: too large as a whole, or anything in it malformed.
     """
-    if conditions is None and kinds is None:
-        return ()
-    given = _given(conditions)
+    given = list(_typed({} if conditions is None else conditions, dict[str, Scalar | list[Scalar]]).items())
     if kinds is not None:
-        given.append((_KINDS, _list(kinds)))
+        given.append((_KINDS, [*_typed(kinds, list[str])]))
     if len(given) > _MOST_CONDITIONS:
         raise _over(f"more than {_MOST_CONDITIONS} conditions")
-    parsed = tuple(Condition(_column(column), _values(value)) for column, value in given)
-    if kinds is not None and not all(isinstance(value, str) for value in parsed[-1].values):
-        raise _over("kinds is a list of strings")
+    parsed = tuple(_parsed(column, value) for column, value in given)
     _check_size(conditions, kinds)
     return parsed
 
@@ -85,44 +83,28 @@ def where_of(conditions: Filter, types: Mapping[str, str]) -> Where | None:
     return Where(" AND ".join(parts), tuple(values))
 
 
-def _given(conditions: Any) -> list[tuple[Any, Any]]:
-    if conditions is None:
-        return []
-    if not isinstance(conditions, dict):
-        raise _over("filter is an object of columns and values")
-    return [*cast(dict[Any, Any], conditions).items()]
+def _typed(value: Any, kind: type[_Kind]) -> _Kind:
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise _over(
+            "columns with strings, numbers or booleans, or lists of them; kinds are strings"
+        ) from error
 
 
-def _list(kinds: Any) -> list[Any]:
-    if not isinstance(kinds, list):
-        raise _over("kinds is a list of strings")
-    return cast(list[Any], kinds)
-
-
-def _column(name: Any) -> str:
-    if not isinstance(name, str) or not name:
-        raise _over("a condition without the name of a column")
-    return name
-
-
-def _values(value: Any) -> tuple[Scalar, ...]:
-    values = cast(list[Any], value) if isinstance(value, list) else [value]
-    if not 0 < len(values) <= _MOST_VALUES:
-        raise _over(f"a list of values has 1 to {_MOST_VALUES}")
-    if not all(map(_is_scalar, values)):
-        raise _over("values are strings, numbers and booleans")
-    return tuple(values)
-
-
-def _is_scalar(value: Any) -> bool:
-    return isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))
+def _parsed(column: str, value: Scalar | list[Scalar]) -> Condition:
+    values = value if isinstance(value, list) else [value]
+    if not column or not 0 < len(values) <= _MOST_VALUES:
+        raise _over(f"a condition has the name of a column, and 1 to {_MOST_VALUES} values")
+    if any(isinstance(one, float) and not math.isfinite(one) for one in values):
+        raise _over("a number that is not finite")
+    return Condition(column, tuple(values))
 
 
 def _check_size(conditions: Any, kinds: Any) -> None:
-    whole = {"filter": conditions, "kinds": kinds}
     try:
-        size = sum(len(msgspec.json.encode(part)) for part in whole.values() if part is not None)
-    except (msgspec.MsgspecError, ValueError, TypeError) as error:  # lone surrogates, huge integers
+        size = sum(len(msgspec.json.encode(part)) for part in (conditions, kinds) if part is not None)
+    except (msgspec.MsgspecError, ValueError) as error:  # half a surrogate pair; an integer beyond JSON
         raise _over("a value that is no JSON") from error
     if size > _MOST_BYTES:
         raise _over(f"larger than {_MOST_BYTES} bytes of JSON")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-import regex
+import regex  # type: ignore[import-untyped]  # its stubs are a package of their own
 
 from .tokens import STOP_TOKENS, WORD
 

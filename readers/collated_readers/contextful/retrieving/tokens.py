@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import regex
+import regex  # type: ignore[import-untyped]  # its stubs are a package of their own
 
 __all__ = ["MOST_TOKENS", "STOP_TOKENS", "WORD", "content_tokens", "length_of", "runs_of"]
 
@@ -23,7 +23,8 @@ def runs_of(text: str) -> list[str]:
     """Return the maximal runs of alphanumeric characters of *text*, which is in lower case."""
     if text.isascii():  # ten times as fast
         return text.translate(_ASCII_RUNS).split()
-    return _RUN.findall(text)
+    found: list[str] = _RUN.findall(text)
+    return found
 
 
 def length_of(text: str) -> int:
