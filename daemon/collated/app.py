@@ -13,12 +13,14 @@ import anyio.abc
 import msgspec
 import structlog
 
+from collated_readers.contextful.reader import Contextful
 from collated_readers.opening import sweep_copies
 from collated_readers.registry import READERS
 
 from .cache import Cache
 from .corpora import Corpora
 from .embedding import Embedders
+from .engines.workers import Workers
 from .errors import CollatedError, ConfigError, RequestFailed
 from .examining import Examining
 from .fanout import Fanout
@@ -92,7 +94,9 @@ class _Daemon:
         most = max(1, raise_descriptor_limit() // 4)
         self._pool = Pool(copies, settings.cache.copy_limit_bytes, min(settings.search.max_open_stores, most))
         self._cache = Cache(settings.cache.answers_bytes)
-        self._inventory = Inventory(settings, stores_dir(environ), self._pool, self._memory, READERS)
+        self._engine = Workers(environ=environ)
+        readers = (Contextful(self._engine), *READERS)
+        self._inventory = Inventory(settings, stores_dir(environ), self._pool, self._memory, readers)
         self._keeper = Keeper(cache_dir(environ) / "sidecars", copies, settings.cache)
         self._examining = Examining(self._inventory, copies)
         self._examining.copy_limit_bytes = settings.cache.copy_limit_bytes
@@ -107,6 +111,7 @@ class _Daemon:
             keeper=self._keeper,
             examining=self._examining,
             embedders=self._embedders,
+            engine=self._engine,
             socket=path,
             reload=self.reload,
         )
@@ -125,6 +130,7 @@ class _Daemon:
             stack.push_async_callback(self._memory.close)
             stack.push_async_callback(self._pool.close)
             stack.push_async_callback(self._embedders.close)
+            stack.push_async_callback(anyio.to_thread.run_sync, self._engine.close)
             tasks = await stack.enter_async_context(_cancelled_at_exit())
             tasks.start_soon(self._inventory.run)
             tasks.start_soon(self._keep)

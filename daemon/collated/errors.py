@@ -8,6 +8,8 @@ two codes of a query's vector are also said of one store, since vectors are of a
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from collated_readers.contextful.refusals import IDENTIFIERS
+
 __all__ = ["CODES", "Code", "CollatedError", "ConfigError", "RequestFailed", "code_of_number"]
 
 
@@ -41,6 +43,8 @@ CODES: Mapping[str, Code] = {
     "query_model_mismatch": Code(
         -32011, False, "the stores' vectors were made by another model than the query's; both are named"
     ),
+    # Refusals of context stores, whose identifiers are the seed's; new ones are appended there.
+    **{name: Code(-32050 - at, False, when) for at, (name, when) in enumerate(IDENTIFIERS.items())},
 }
 
 

@@ -5,6 +5,7 @@ import resource
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,13 @@ import anyio
 import msgspec
 
 from collated_readers import Budget
+from collated_readers.contextful.reader import Ask
+from collated_readers.contextful.wire import TOOLS
 
 from . import __version__, catalog, protocol
 from .cache import Cache
 from .coding import Coding
+from .contexts import Contexts
 from .corpora import Corpora
 from .embedding import Embedders
 from .errors import RequestFailed
@@ -71,6 +75,7 @@ class Methods:
         keeper: Keeper,
         examining: Examining,
         embedders: Embedders,
+        engine: Ask,
         socket: Path,
         reload: Callable[[], Awaitable[ReloadResult]],
     ) -> None:
@@ -85,6 +90,7 @@ class Methods:
         self._federation = Federation(fanout, corpora, cache, embedders)
         grepping, reading = Grepping(fanout, corpora, cache), Reading(fanout)
         coding, similarity = Coding(fanout, reading, cache), Similarity(fanout, cache)
+        contexts = Contexts(reading, engine)
         self._keeper = keeper
         self._examining = examining
         self._memory = memory
@@ -104,6 +110,7 @@ class Methods:
             "chunk": coding.chunk,
             "architecture": coding.architecture,
             "vectors.search": similarity.search,
+            **{tool: partial(contexts.ask, tool) for tool in TOOLS},
         }
         self._started = time.monotonic()
 

@@ -1,6 +1,6 @@
 """`read`, `neighbours` and `index`: questions that one store answers (DESIGN §6)."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import anyio
@@ -16,7 +16,7 @@ from .fanout import GRACE_S, Fanout
 from .protocol import IndexParams, IndexResult, NeighboursParams, NeighboursResult, ReadParams, ReadResult
 from .selection import Asked
 
-__all__ = ["Reading"]
+__all__ = ["Reading", "answer_of"]
 
 T = TypeVar("T")
 
@@ -106,16 +106,25 @@ class Reading:
         Raises:
             RequestFailed: `deadline_exceeded`, `store_unavailable`, and what the reader finds wrong.
         """
-        try:
-            with anyio.fail_after(budget.remaining() + GRACE_S):
-                return await self._fanout.ask(asked, function, budget)
-        except TimeoutError as error:
-            raise RequestFailed("deadline_exceeded", f"{asked.store.name} did not answer in time") from error
-        except RequestError as error:
-            raise RequestFailed(error.code, error.message, error.suggestion) from error
-        except StoreError as error:
-            code = "deadline_exceeded" if error.code == "deadline_exceeded" else "store_unavailable"
-            raise RequestFailed(code, f"{asked.store.name} ({error.code}): {error.message}") from error
+        return await answer_of(asked.store.name, self._fanout.ask(asked, function, budget), budget)
+
+
+async def answer_of(name: str, asking: Awaitable[T], budget: Budget) -> T:
+    """Return the answer of the store *name*, whose failure is the request's.
+
+    Raises:
+        RequestFailed: `deadline_exceeded`, `store_unavailable`, and what the reader finds wrong.
+    """
+    try:
+        with anyio.fail_after(budget.remaining() + GRACE_S):
+            return await asking
+    except TimeoutError as error:
+        raise RequestFailed("deadline_exceeded", f"{name} did not answer in time") from error
+    except RequestError as error:
+        raise RequestFailed(error.code, error.message, error.suggestion) from error
+    except StoreError as error:
+        code = "deadline_exceeded" if error.code == "deadline_exceeded" else "store_unavailable"
+        raise RequestFailed(code, f"{name} ({error.code}): {error.message}") from error
 
 
 def _fields(

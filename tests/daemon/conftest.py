@@ -54,6 +54,7 @@ from collated_readers import (
     code,
 )
 from collated_readers.code import Chunk, Impact, ReferenceKind, References, Symbols
+from collated_readers.contextful.reader import NoEngine
 from collated_readers.contextpull import ContextPull
 from collated_readers.opening import StoreConnection
 from collated_readers.registry import READERS
@@ -187,6 +188,7 @@ class Parts:
             keeper=self.keeper,
             examining=self.examining,
             embedders=self.embedders,
+            engine=NoEngine(),
             socket=root / "socket",
             reload=self._reload,
         )

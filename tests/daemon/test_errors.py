@@ -9,6 +9,7 @@ import collated
 import collated_readers
 from collated.errors import CODES, CollatedError, ConfigError, RequestFailed, code_of_number
 from collated_readers import STORE_CODES, State
+from collated_readers.contextful.refusals import IDENTIFIERS
 
 README = Path(__file__).parents[2] / "README.md"
 JSON_RPC = {
@@ -76,8 +77,8 @@ def test_json_rpcs_own_numbers_are_kept_and_all_others_are_in_its_range_for_serv
 
 
 @pytest.mark.parametrize("word", [*CODES, *STORE_CODES])
-def test_a_code_is_a_lower_case_word(word: str) -> None:
-    assert re.fullmatch(r"[a-z][a-z0-9_]*", word)
+def test_a_code_is_a_lower_case_word_or_an_identifier_of_the_seed(word: str) -> None:
+    assert word in IDENTIFIERS or re.fullmatch(r"[a-z][a-z0-9_]*", word)
 
 
 def test_only_what_can_pass_by_itself_is_retryable() -> None:

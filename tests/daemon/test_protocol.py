@@ -61,6 +61,16 @@ def test_the_methods_are_those_of_the_design() -> None:
         "chunk",
         "architecture",
         "vectors.search",
+        "context.describe",
+        "context.query",
+        "context.reference",
+        "context.execute_query",
+        "context.files",
+        "context.file",
+        "context.lineage",
+        "context.subscribe",
+        "corpus.retrieve",
+        "memory.recall",
         "rescan",
         "reload",
         "cache",
@@ -180,8 +190,9 @@ STRICT = [name for name, method in METHODS.items() if method.params is not proto
 @pytest.mark.parametrize("name", STRICT)
 def test_an_unknown_parameter_is_refused_by_the_code_and_by_the_schema(name: str) -> None:
     required: dict[str, Any] = {
-        **{"query": "q", "ref": "s:i", "pattern": "p", "topics": [], "id": 1, "name": "n", "target": "t"},
+        **{"query": "q", "ref": "s:i", "pattern": "p", "topics": [], "id": "1", "name": "n", "target": "t"},
         **{"path": "p", "line": 1, "store": "s", "vector": [1.0]},
+        **{"sql": "s", "table": "t", "tables": ["t"], "run_id": "r", "row_seq": 0, "subject": "s"},
     }
     known = inspect.type_info(METHODS[name].params)
     assert isinstance(known, inspect.StructType)

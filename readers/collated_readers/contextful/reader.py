@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["Ask", "Contextful", "NoEngine"]
 
 _LONGEST_S = 60.0
+_LEAST_S = 0.1  # a worker that is killed at a deadline costs the next question its start
 _BY_ENGINE = -1  # `Ranked.row` of what the store's own ranking found
 
 
@@ -56,7 +57,7 @@ class Ask(Protocol):
         """Tell whether the engine is installed."""
         ...
 
-    def ask(self, tool: str, root: str, params: Mapping[str, Any], budget: Budget) -> Any:
+    def ask(self, tool: str, root: str, params: dict[str, Any], budget: Budget) -> Any:
         """Return the tool's answer, plain values.
 
         Raises:
@@ -71,7 +72,7 @@ class NoEngine:
 
     is_available = False
 
-    def ask(self, tool: str, root: str, params: Mapping[str, Any], budget: Budget) -> Any:
+    def ask(self, tool: str, root: str, params: dict[str, Any], budget: Budget) -> Any:
         """See `Ask.ask`; raises `engine_missing`."""
         raise _missing()
 
@@ -125,12 +126,14 @@ class Contextful:
         self,
         db: sqlite3.Connection,
         tool: str,
-        params: Mapping[str, Any],
+        params: dict[str, Any],
         kind: Any,
         budget: Budget | None = None,
     ) -> Any:
         store = _store(db)
         budget = budget or store.budget or Budget.lasting(_LONGEST_S)
+        if budget.remaining() < _LEAST_S:
+            raise StoreError("deadline_exceeded", "there is no time left to ask a worker")
         return msgspec.convert(self._engine.ask(tool, str(store.path), params, budget), kind)
 
     # ----------------------------------------------------------------------- words

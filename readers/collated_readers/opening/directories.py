@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,6 @@ def look_into(path: Path) -> Stamp:
     from collated_readers.contextful.stamp import stamp_of  # only where there is such a store
 
     try:
-        return stamp_of(path)
+        return stamp_of(os.fspath(path))
     except OSError as error:
         raise from_os(error) from error
