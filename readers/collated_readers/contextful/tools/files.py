@@ -1,0 +1,93 @@
+"""`context.files` and `context.file`: the files that relations read, and the rows of one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from collated_readers.codes import RequestError
+from collated_readers.contextful.model import FileList, Run
+from collated_readers.contextful.reads import Page, Reads
+from collated_readers.contextful.refusals import refused
+from collated_readers.contextful.responses import blocks, internals, respond
+from collated_readers.contextful.schemas import quoted
+
+from .arguments import Bounded, bounds_of
+from .call import Call, Statement
+
+__all__ = ["File", "Files", "file", "files"]
+
+
+class Files(Bounded, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Nothing but what all tools take; of the bounds `as_of` alone counts (bound-listing)."""
+
+
+class File(Bounded, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The *path* of a run's part, as `context.files` gives it."""
+
+    path: str
+
+
+def files(call: Call, params: Files) -> dict[str, Any]:
+    """Return table and path of each file that a served table reads, by table, then path.
+
+    A table that cannot be read has no files here; `contextful.unavailable` says so, and why.
+
+    Raises:
+        RequestError: `invalid_params`, `ReadResponseTooLarge`.
+    """
+    reads = call.reads_of(bounds_of(params, is_listing=True))
+    ceilings = call.ceilings(params, ())
+    rows: list[list[Any]] = []
+    unavailable: list[dict[str, Any]] = []
+    for name in _served(reads):
+        try:
+            reads.touch([name])
+            rows += [[name, path] for path in reads.files(name).files]
+        except RequestError as error:
+            unavailable.append({"table": name, "code": error.code, "message": error.message})
+    extra = blocks(
+        reads, [name for name in _served(reads) if all(one["table"] != name for one in unavailable)]
+    )
+    if unavailable:
+        extra["contextful.unavailable"] = unavailable
+    diagnosis = internals("", ceilings, call.elapsed_ms) if params.internals else None
+    return respond(Page(("table", "path"), rows[: ceilings.probe]), ceilings, extra, diagnosis)
+
+
+def _served(reads: Reads) -> list[str]:
+    return sorted(reads.relations & reads.store.tables.keys())
+
+
+def file(call: Call, params: File) -> dict[str, Any]:
+    """Return the rows of a run that the table's relation shows (file-preview-target).
+
+    Raises:
+        RequestError: `FilePreviewNotATable`, the same for what is not there, not served or no run's part;
+            what stands against the table; `ReadDurationExceeded`, `ReadResponseTooLarge`.
+    """
+    reads = call.reads_of(bounds_of(params))
+    for name in _served(reads):
+        if params.path.startswith(f"{reads.store.tables[name].folder}/data/runs/"):
+            reads.touch([name])
+            for path, run in _parts(reads.store.tables[name].folder, reads.files(name)):
+                if path == params.path:
+                    return call.answer(reads, params, _preview(reads, name, run))
+    raise refused("FilePreviewNotATable", f"{params.path!r:.300} is no part of a committed run that is read")
+
+
+def _parts(folder: str, listed: FileList) -> Iterator[tuple[str, Run]]:
+    for run in listed.runs:
+        for part in run.parts:
+            yield f"{folder}/data/runs/{run.key}/{part}", run
+
+
+def _preview(reads: Reads, name: str, run: Run) -> Statement:
+    """Return the statement for the rows of *run*; its number tells it from another node's of the same id."""
+    conditions, values = ['"_run_id" = ?'], [run.run_id]
+    names = {column.name for column in reads.columns(name)}
+    if run.commit_seq is not None and "_commit_seq" in names:
+        conditions.append('("_commit_seq" = ? OR "_commit_seq" IS NULL)')
+        values.append(run.commit_seq)  # type: ignore[arg-type]  # a list of values to bind
+    sql = f'SELECT * FROM {quoted(name)} WHERE {" AND ".join(conditions)} ORDER BY "_row_seq"'  # noqa: S608
+    return Statement(sql, [name], values)
