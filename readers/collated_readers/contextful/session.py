@@ -284,7 +284,8 @@ class Session:
 
     def _refusal(self, error: Exception, before: int) -> RequestError:
         """Return what is said of an error: the part that is gone, or the engine's words without any path."""
-        if isinstance(error, duckdb.IOException):
+        # A file that is gone is looked for as a directory, which is not allowed.
+        if isinstance(error, duckdb.IOException | duckdb.PermissionException):
             for name in self._columns:
                 try:
                     self._check_there(name)
