@@ -29,15 +29,29 @@ class CommitLogs:
         """
         if landed.entry is None or landed.pipeline is None:
             return True
-        place = (landed.pipeline, landed.run.node_id)
-        if place not in self._read:
-            self._read[place] = self._entries(*place)
-        entries, damage = self._read[place]
+        entries, damage = self._log(landed.pipeline, landed.run.node_id)
         if landed.entry in entries:
             return True
         if damage is not None:
-            raise ValueError(f"the commit log of {'/'.join(place)} cannot be read: {damage}")
+            log = f"{landed.pipeline}/{landed.run.node_id}"
+            raise ValueError(f"the commit log of {log} cannot be read: {damage}")
         return False
+
+    def is_overtaken(self, landed: Landed) -> bool:
+        """Tell whether *landed*, which is not committed, never will be: its table was acquired since."""
+        if landed.entry is None or landed.pipeline is None:
+            return False
+        entries, _ = self._log(landed.pipeline, landed.run.node_id)
+        mine = landed.entry
+        return any(
+            one.kind == "acquire" and one.table == mine.table and one.fence > mine.fence for one in entries
+        )
+
+    def _log(self, pipeline: str, node: str) -> tuple[frozenset[Commit], str | None]:
+        place = (pipeline, node)
+        if place not in self._read:
+            self._read[place] = self._entries(pipeline, node)
+        return self._read[place]
 
     def _entries(self, pipeline: str, node: str) -> tuple[frozenset[Commit], str | None]:
         """Return the entries of one node's log, and what is wrong with it, if anything is."""

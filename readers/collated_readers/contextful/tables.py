@@ -12,6 +12,7 @@ from .logs import CommitLogs
 from .manifests import (
     LONGEST_NODE,
     LONGEST_RUN,
+    Landed,
     Sealed,
     landed_of,
     pointed_to,
@@ -82,7 +83,7 @@ def _table(folder: Folder, declared: Declared, logs: CommitLogs) -> Table:
     name = declared.name
     reading = _Reading(name)
     with folder.folder("data") as data:
-        runs = reading.take(lambda: _runs(data, name, logs))
+        runs, waiting = reading.take(lambda: _runs(data, name, logs)) or ((), ())
         chain, is_cut = reading.take(lambda: _chain(folder, data, name)) or ((), False)
     columns = reading.take(lambda: _columns(folder))
     ledger = reading.take(lambda: _ledger(folder, name))
@@ -90,11 +91,12 @@ def _table(folder: Folder, declared: Declared, logs: CommitLogs) -> Table:
         name=name,
         declared=declared,
         columns=columns or (),
-        runs=runs or (),
+        runs=runs,
         chain=chain,
         is_cut=is_cut,
         ledger=ledger or (),
         fault=reading.fault,
+        waiting=waiting,
     )
 
 
@@ -146,19 +148,32 @@ def _is_ledger(entry: Entry) -> bool:
 # ---------------------------------------------------------------------------- runs
 
 
-def _runs(data: Folder | None, table: str, logs: CommitLogs) -> tuple[Run, ...]:
-    """Return the committed runs, by name."""
+def _runs(data: Folder | None, table: str, logs: CommitLogs) -> tuple[tuple[Run, ...], tuple[int, ...]]:
+    """Return the committed runs, by name, and the numbers of those that may still be committed."""
+    landed = _landed(data, table)
+    committed = {one.run.key for one in landed if logs.is_committed(one)}
+    waiting = (
+        one.run.commit_seq for one in landed if one.run.key not in committed and not logs.is_overtaken(one)
+    )
+    return (
+        tuple(one.run for one in landed if one.run.key in committed),
+        tuple(number for number in waiting if number is not None),
+    )
+
+
+def _landed(data: Folder | None, table: str) -> list[Landed]:
+    """Return the runs that have a manifest, by name."""
     if data is None:
-        return ()
+        return []
     with data.folder("runs") as runs:
         if runs is None:
-            return ()
-        return tuple(
-            run
+            return []
+        return [
+            landed
             for name, inside in _folders(runs, LONGEST_RUN)
             for node, at in _folders(inside, LONGEST_NODE)
-            if (run := _run(at, table, name, node, logs)) is not None
-        )
+            if (landed := _run(at, table, name, node)) is not None
+        ]
 
 
 def _folders(folder: Folder, longest: int) -> Iterator[tuple[str, Folder]]:
@@ -170,12 +185,11 @@ def _folders(folder: Folder, longest: int) -> Iterator[tuple[str, Folder]]:
                     yield entry.name, inside
 
 
-def _run(folder: Folder, table: str, run_id: str, node_id: str, logs: CommitLogs) -> Run | None:
-    """Return a run, None while it is not committed."""
-    landed = _parsed(
+def _run(folder: Folder, table: str, run_id: str, node_id: str) -> Landed | None:
+    """Return a run, None while it has no manifest."""
+    return _parsed(
         folder, _MANIFEST, f"run {run_id}/{node_id}", lambda data: landed_of(data, table, run_id, node_id)
     )
-    return landed.run if landed is not None and logs.is_committed(landed) else None
 
 
 # ---------------------------------------------------------------------------- snapshots
