@@ -21,11 +21,18 @@ from collated_readers.matching.within import path_matcher_of
 from .call import Call
 from .rows import NAME
 
-__all__ = ["grep", "text_columns"]
+__all__ = ["Pages", "grep", "text_columns"]
 
-_FIRST_PAGE, _LARGEST_PAGE, _GROWTH = 1_000, 64_000, 8  # rows
+_GROWTH = 8
 # Letters outside of ASCII that a pattern takes for one in it, as `matching.literals.fold` does.
 _FOLDED = "lower(translate({}, 'İıſ\u212a', 'iisk'))"
+
+
+class Pages(Struct, frozen=True):
+    """How many rows are looked at in one statement. Each looks at the whole table, so they grow."""
+
+    first: int = 1_000
+    largest: int = 64_000
 
 
 class _Wanted(Struct, frozen=True):
@@ -35,9 +42,10 @@ class _Wanted(Struct, frozen=True):
     needles: tuple[str, ...]
     among: list[str] | None
     budget: Any
+    pages: Pages
 
 
-def grep(call: Call, params: GrepParams, budget: Budget) -> list[Line]:
+def grep(call: Call, params: GrepParams, budget: Budget, pages: Pages = Pages()) -> list[Line]:  # noqa: B008 - frozen
     """Return a line for each of the first `limit` rows in which the pattern is found.
 
     A table that cannot be read is left out; what is wrong with it stands in `stores`.
@@ -52,6 +60,7 @@ def grep(call: Call, params: GrepParams, budget: Budget) -> list[Line]:
         tuple(needle.decode() for needle in needles_of(pattern)),
         params.among,
         budget,
+        pages,
     )
     reads = call.reads_of(Bounds())
     passes = path_matcher_of(params.within)
@@ -93,7 +102,8 @@ def _lines(reads: Reads, names: Sequence[str], wanted: _Wanted) -> Iterator[Line
 
 def _table(reads: Reads, name: str, wanted: _Wanted) -> Iterator[Line]:
     columns = text_columns(reads, name)
-    if not columns:
+    among = wanted.among
+    if not columns or (among is not None and not any(one.startswith(_prefix(name)) for one in among)):
         return
     for (run_id, row_seq), rows in groupby(_rows(reads, name, columns, wanted), key=lambda row: row[:2]):
         # One id on two nodes is two rows; the first of them that matches shows its line.
@@ -109,16 +119,14 @@ def _first(texts: Sequence[str | None], wanted: _Wanted) -> str | None:
 
 
 def _rows(reads: Reads, name: str, columns: Sequence[str], wanted: _Wanted) -> Iterator[list[Any]]:
-    """Yield run, number and texts of rows in which the pattern may be found, in the order of their names.
-
-    Each page takes a look at the whole table, so they grow.
-    """
-    conditions, values = _conditions(columns, wanted)
+    """Yield run, number and texts of rows in which the pattern may be found, in the order of their names."""
+    conditions, values = _conditions(name, columns, wanted)
     shown = ", ".join(['"_run_id"', '"_row_seq"', *map(quoted, columns)])
-    after, is_from, size = "", ">=", _FIRST_PAGE
+    order = ", ".join([NAME, *map(quoted, columns)])
+    after, is_from, size = "", ">=", wanted.pages.first
     while True:
         where = " AND ".join([f"{NAME} {is_from} ?", *conditions])
-        sql = f"SELECT {shown} FROM {quoted(name)} WHERE {where} ORDER BY {NAME}, ALL"  # noqa: S608
+        sql = f"SELECT {shown} FROM {quoted(name)} WHERE {where} ORDER BY {order}"  # noqa: S608
         page = reads.query(sql, [after, *values], limit=size)
         if not page.is_more:
             yield from page.rows
@@ -127,14 +135,14 @@ def _rows(reads: Reads, name: str, columns: Sequence[str], wanted: _Wanted) -> I
         whole = [row for row in page.rows if _name(row) != after]
         yield from whole or page.rows  # where one name fills a page, the rest of it is left out
         is_from = ">=" if whole else ">"
-        size = min(size * _GROWTH, _LARGEST_PAGE)
+        size = min(size * _GROWTH, wanted.pages.largest)
 
 
 def _name(row: Sequence[Any]) -> str:
     return f"{row[0]}/{row[1]}"
 
 
-def _conditions(columns: Sequence[str], wanted: _Wanted) -> tuple[list[str], list[Any]]:
+def _conditions(name: str, columns: Sequence[str], wanted: _Wanted) -> tuple[list[str], list[Any]]:
     """Return what rows must be like; a needle must be in one of the columns, for a line is in one."""
     conditions: list[str] = []
     values: list[Any] = []
@@ -144,5 +152,6 @@ def _conditions(columns: Sequence[str], wanted: _Wanted) -> tuple[list[str], lis
         values += [needle] * len(columns)
     if wanted.among is not None:
         conditions.append(f"list_contains(?, {NAME})")
-        values.append(wanted.among)
+        prefix = _prefix(name)
+        values.append([one.removeprefix(prefix) for one in wanted.among if one.startswith(prefix)])
     return conditions, values
