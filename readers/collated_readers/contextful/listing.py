@@ -48,8 +48,9 @@ def file_list(table: Table, bounds: Bounds, collected: Set[str] = _NOTHING) -> F
 
 def _as_of(table: Table, bound: Bound | None, collected: Set[str]) -> FileList:
     admitted = [at for at, one in enumerate(table.chain) if admits(bound, one.created_at)]
-    chosen = next((at for at in admitted if table.chain[at].snapshot_id not in collected), None)
+    chosen = next(iter(admitted), None)
     if bound is not None:
+        chosen = next((at for at in admitted if table.chain[at].snapshot_id not in collected), None)
         _check_retained(table, bound, chosen, collected)
     folded = _folded(() if chosen is None else table.chain[chosen:])
     runs = [run for run in table.runs if run.key not in folded and admits(bound, run.committed_at)]

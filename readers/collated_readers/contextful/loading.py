@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Set
 from contextlib import ExitStack
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from collated_readers.codes import StoreError
 from collated_readers.opening.failure import from_os
@@ -14,6 +17,7 @@ from collated_readers.opening.failure import from_os
 from .declarations import Declarations, load_declarations
 from .folders import Folder, Unusable
 from .logs import CommitLogs
+from .manifests import unreadable
 from .model import ContextStore, Declared, Table
 from .schemas import quiet_columns
 from .stamp import project_of, stamp_of
@@ -90,4 +94,12 @@ def _tables(folder: Folder, declared: Mapping[str, Declared]) -> dict[str, Table
     for name, block in declared.items():
         if name not in found:
             found[name] = Table(name, block, columns=quiet_columns(block.columns), is_quiet=True)
-    return {name: found[name] for name in sorted(found)}
+    clashing = {name for name, count in Counter(name.lower() for name in found).items() if count > 1}
+    return {name: _told_apart(found[name], clashing) for name in sorted(found)}
+
+
+def _told_apart(table: Table, clashing: Set[str]) -> Table:
+    """Put at fault what the engine, which does not look at case, would take for another table."""
+    if table.name.lower() not in clashing:
+        return table
+    return replace(table, fault=unreadable(table.name, "another table is named alike but for case"))

@@ -132,8 +132,8 @@ class StoreMaker:
         self.project = project
         self.root = project / ".contextful" / "context" / name
         self.root.mkdir(parents=True, exist_ok=True)
-        self._engine = duckdb.connect()
-        self._engine.execute("SET TimeZone = 'UTC'; SET threads = 1")
+        self.engine = duckdb.connect()
+        self.engine.execute("SET TimeZone = 'UTC'; SET threads = 1")
         self.write(self.root / "config.toml", '[node]\nid = "ingest-a"\n')
         self.declare(f'[project]\nname = "{name}"\n')
 
@@ -173,22 +173,22 @@ class StoreMaker:
     def parquet(self, path: Path, columns: Mapping[str, str], rows: Iterable[Row]) -> None:
         """Write rows as a part."""
         types = ", ".join(f"{quoted(name)} {engine_type(spelled)}" for name, spelled in columns.items())
-        self._engine.execute(f"CREATE OR REPLACE TEMP TABLE part ({types})")
+        self.engine.execute(f"CREATE OR REPLACE TEMP TABLE part ({types})")
         values = [[row.get(name) for name in columns] for row in rows]
         if values:
             marks = ", ".join("?" for _ in columns)
-            self._engine.executemany(f"INSERT INTO part VALUES ({marks})", values)  # noqa: S608 - only marks
+            self.engine.executemany(f"INSERT INTO part VALUES ({marks})", values)  # noqa: S608 - only marks
         self.parquet_of("SELECT * FROM part", path)
 
     def parquet_of(self, sql: str, path: Path) -> None:
         """Write what a statement gives as a part."""
         path.parent.mkdir(parents=True, exist_ok=True)
         place = str(path).replace("'", "''")
-        self._engine.execute(f"COPY ({sql}) TO '{place}' (FORMAT parquet, COMPRESSION zstd)")
+        self.engine.execute(f"COPY ({sql}) TO '{place}' (FORMAT parquet, COMPRESSION zstd)")
 
     def close(self) -> None:
         """Let go of the engine."""
-        self._engine.close()
+        self.engine.close()
 
 
 class Run:
@@ -199,6 +199,7 @@ class Run:
         self.at = at
         self.rows = rows
         self.parts = parts
+        self.replaces = bool(parts)
 
 
 class TableMaker:
@@ -278,6 +279,7 @@ class TableMaker:
         if entry_fence is not None:
             self.log(pipeline or "feed", entry_node or node, run_id, entry_fence)
         run = Run(key, at, full, names)
+        run.replaces = bool(names or more.get("replace_frontier"))
         if manifest and (not logged or (entry_fence == fence and entry_node in (None, node))):
             self.runs[key] = run
         return run
@@ -335,7 +337,7 @@ class TableMaker:
             *(row for key in taken for row in self.runs[key].rows),
         ]
         if self.declared.get("write_mode") == "replace":
-            last = next((key for key in reversed(taken) if self.runs[key].rows), None)
+            last = next((key for key in reversed(taken) if self.runs[key].replaces), None)
             rows = rows if last is None else self.runs[last].rows
         rows = self.deduplicated(rows)
         made = snapshot_id(at)
