@@ -11,6 +11,7 @@ from collated.cli import outcome
 from collated.cli.arguments import client_parser, daemon_parser
 from collated.cli.code_commands import CODE_COMMANDS
 from collated.cli.commands import COMMANDS
+from collated.cli.context_commands import CONTEXT_COMMANDS
 from collated.client import DaemonUnreachable
 from collated.errors import CODES, CollatedError, ConfigError, RequestFailed
 from collated.protocol import Answered, Failure
@@ -58,6 +59,8 @@ def grep(found: int, *, complete: bool = True) -> protocol.GrepResult:
         (protocol.VectorsSearchResult([HIT], "score", False, True, FINE), 0),
         (protocol.VectorsSearchResult([], "score", False, True, FINE), 1),
         (protocol.VectorsSearchResult([HIT], "score", False, False, PARTLY), 3),
+        (protocol.ContextTable(columns=["a"], rows=[[1]], truncated=True), 0),
+        (protocol.ContextTable(columns=["a"], rows=[], truncated=False), 1),
     ],
 )
 def test_the_exit_code_follows_from_the_result(result: Any, code: int) -> None:
@@ -72,6 +75,11 @@ def test_the_exit_code_follows_from_the_result(result: Any, code: int) -> None:
         (RequestFailed("invalid_params", ""), 2),
         (RequestFailed("pattern_rejected", ""), 2),
         (RequestFailed("query_model_mismatch", ""), 2),
+        (RequestFailed("StatementNotReadOnly", ""), 2),
+        (RequestFailed("engine_error", ""), 2),
+        (RequestFailed("EnforceUnknownRelation", ""), 1),
+        (RequestFailed("ReadDurationExceeded", ""), 3),
+        (RequestFailed("ReadPartUnavailable", ""), 3),
         (RequestFailed("store_unavailable", ""), 3),
         (RequestFailed("deadline_exceeded", ""), 3),
         (RequestFailed("draining", ""), 69),
@@ -126,6 +134,12 @@ def test_a_search_takes_every_option_of_the_design() -> None:
         "chunk src/a.py:12 --store a",
         "architecture a --json",
         "similar --vector - --model m --limit 5 --socket /s --no-spawn",
+        "tables",
+        "tables a --table notes --json --sync",
+        "query a - --param n:integer=3 --as-of 2030-01-31 --limit-bytes 9 --timeout 1.5 --internals --json",
+        "query a x --valid-as-of 2030-01-31 --available-as-of 2030-01-31 --deadline-ms 100",
+        "retrieve a refund window --prefix p --table t --table u --kind k --filter a=b --since 2030-01-31",
+        "retrieve a refund --limit 3 --as-of 2030-01-31 --json",
         *("status", "rescan", "reload", "watch", "doctor", "demo", "schema"),
     ],
 )
@@ -182,7 +196,7 @@ def test_people_get_the_daemons_ranking_and_each_text_once() -> None:
 def test_every_command_is_in_the_help_and_nothing_else() -> None:
     named = set(re.findall(r"^    (\w+)\b", client_parser().format_help(), re.MULTILINE))
     others = {"add", "remove", "doctor", "demo", "schema", "completion"}
-    assert named == {*COMMANDS, *CODE_COMMANDS} | others
+    assert named == {*COMMANDS, *CODE_COMMANDS, *CONTEXT_COMMANDS} | others
 
 
 def test_the_daemons_own_command_runs_and_checks() -> None:

@@ -77,18 +77,19 @@ def _command(name: str) -> Callable[[Session], int]:
             from . import links
 
             return {"add": links.add, "remove": links.remove}[name]
-        case "doctor":
+        case "doctor" | "completion":
+            from .completion import completion
             from .doctor import doctor
 
-            return doctor
-        case "completion":
-            from .completion import completion
-
-            return completion
+            return {"doctor": doctor, "completion": completion}[name]
         case "symbols" | "refs" | "impact" | "chunk" | "architecture" | "similar":
             from .code_commands import CODE_COMMANDS
 
             return CODE_COMMANDS[name]
+        case "tables" | "query" | "retrieve":
+            from .context_commands import CONTEXT_COMMANDS
+
+            return CONTEXT_COMMANDS[name]
         case "schema" | "demo":
             return {"schema": _schema, "demo": _demo}[name]
         case _:

@@ -3,6 +3,8 @@
 from argparse import Action, ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
 from collections.abc import Callable, Mapping
 
+from .typed import condition, milliseconds, parameter
+
 __all__ = ["client_parser", "daemon_parser"]
 
 # What shtab.FILE is: how each shell completes a path. shtab itself is imported by `completion` alone.
@@ -180,6 +182,57 @@ def _similar(parser: ArgumentParser) -> None:
     _of_stores(parser)
 
 
+def _tables(parser: ArgumentParser) -> None:
+    parser.add_argument("store", nargs="?", metavar="STORE", help="only this store, and more of each table")
+    parser.add_argument("--table", metavar="NAME", help="only this table: its columns, hints and limits")
+    _time(parser)
+
+
+def _query(parser: ArgumentParser) -> None:
+    parser.add_argument("store", metavar="STORE")
+    parser.add_argument("sql", metavar="SQL", help="one SELECT over the store's tables; - is standard input")
+    parser.add_argument(
+        "--param",
+        dest="parameters",
+        action="append",
+        type=parameter,
+        metavar="NAME:TYPE=VALUE",
+        help="what $NAME stands for; an integer, float, string, timestamp or boolean",
+    )
+    _of_a_read(parser)
+
+
+def _retrieve(parser: ArgumentParser) -> None:
+    parser.add_argument("store", metavar="STORE")
+    parser.add_argument("query", nargs="+", metavar="QUERY", help="words to look for")
+    parser.add_argument("--prefix", default="", metavar="P", help="only tables whose name begins so")
+    parser.add_argument("--table", dest="tables", action="append", metavar="T", help="only this table")
+    parser.add_argument("--kind", dest="kinds", action="append", metavar="K", help="only rows of this kind")
+    parser.add_argument(
+        "--filter",
+        dest="conditions",
+        action="append",
+        type=condition,
+        metavar="COLUMN=VALUE",
+        help="only rows with this value, or one of several of a column",
+    )
+    parser.add_argument("--since", metavar="T", help="rows published since then first")
+    parser.add_argument("--limit", type=_number, metavar="N", help="how many rows (10)")
+    _of_a_read(parser)
+
+
+def _of_a_read(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--as-of", metavar="T", help="what had been committed at an instant or by a day's end"
+    )
+    parser.add_argument("--valid-as-of", metavar="T", help="what was true then")
+    parser.add_argument("--available-as-of", metavar="T", help="what was to be had then")
+    parser.add_argument("--limit-bytes", type=_number, metavar="N", help="how long the answer may be")
+    parser.add_argument("--timeout", type=milliseconds, metavar="S", help="stop it after so many seconds")
+    parser.add_argument("--internals", action="store_true", help="say how the answer was made, too")
+    _time(parser)
+
+
 def _limit(parser: ArgumentParser, usual: int) -> None:
     parser.add_argument(
         "--limit", type=_number, default=usual, metavar="N", help=f"how many, 1 to 1000 ({usual})"
@@ -229,6 +282,9 @@ _COMMANDS: Mapping[str, tuple[str, Callable[[ArgumentParser], None]]] = {
     "chunk": ("Print what stands at a line of a file, and the symbol around it.", _chunk),
     "architecture": ("Print the report on a project's modules that its store holds.", _architecture),
     "similar": ("Find the records whose vectors are nearest to one of yours.", _similar),
+    "tables": ("List the tables of context stores, or describe those of one.", _tables),
+    "query": ("Ask a context store's tables in SQL.", _query),
+    "retrieve": ("Find the rows of a context store that best answer a question.", _retrieve),
     "stores": ("List every store with its state, and why it is not open.", _stores),
     "add": ("Add a store to those that are watched, by a symlink.", _add),
     "remove": ("Remove the symlink of a store that was added; the store stays.", _remove),

@@ -20,6 +20,15 @@ INTERRUPTED = 130  # 128 + SIGINT
 _OF_CODE: Mapping[str, int] = {
     "unknown_store": NOTHING,
     "unknown_id": NOTHING,
+    "EnforceUnknownRelation": NOTHING,
+    "RetrieveTableUnavailable": NOTHING,
+    "StoreUnknownTable": NOTHING,
+    "ErasureTransactionIncomplete": PARTIAL,
+    "ReadBackendAbsent": PARTIAL,
+    "ReadDurationExceeded": PARTIAL,
+    "ReadPartUnavailable": PARTIAL,
+    "StoreEncryptionKeyUnbound": PARTIAL,
+    "StoreManifestUnreadable": PARTIAL,
     "store_unavailable": PARTIAL,
     "deadline_exceeded": PARTIAL,
     "overloaded": UNREACHABLE,
@@ -42,6 +51,7 @@ _FOUND: Mapping[type[Struct], str] = {
     protocol.ChunkResult: "chunks",
     protocol.ArchitectureResult: "report",
     protocol.VectorsSearchResult: "hits",
+    protocol.ContextTable: "rows",
 }
 
 

@@ -144,8 +144,9 @@ def _reason(failure: Failure) -> str:
 
 
 def error(failed: RequestFailed) -> Iterator[Line]:
-    """Return what went wrong and what the daemon suggests."""
-    yield line(visible(failed.message))
+    """Return what went wrong, in as many lines as whoever says it takes, and what the daemon suggests."""
+    for row in failed.message.splitlines():
+        yield line(visible(row))
     if failed.suggestion:
         yield line(visible(failed.suggestion))
     if failed.retry_after_ms:
