@@ -9,6 +9,7 @@ from msgspec import Meta, Struct
 
 from collated_readers.codes import RequestError
 from collated_readers.contextful.instants import parse_bound
+from collated_readers.contextful.listing import pin_refused
 from collated_readers.contextful.model import Bound, Bounds
 from collated_readers.contextful.reads import Reads
 from collated_readers.contextful.refusals import refused
@@ -20,6 +21,7 @@ __all__ = [
     "Internal",
     "bound_of",
     "bounds_of",
+    "check_pins",
     "check_relations",
     "check_tables",
     "invalid",
@@ -85,6 +87,18 @@ def bound_of(name: str, text: str) -> Bound:
 def pins_of(pin: Mapping[str, str | None] | None) -> dict[str, str]:
     """Return the builds that are pinned; null is as good as nothing (null-pin)."""
     return {table: build for table, build in (pin or {}).items() if build is not None}
+
+
+def check_pins(reads: Reads) -> None:
+    """Return where each table that is pinned has the build: no argument is ignored.
+
+    Raises:
+        RequestError: `PinnedBuildUnavailable`, the same for what is not there, not served and no model.
+    """
+    for table, build in sorted(reads.bounds.pin.items()):
+        if table not in reads.relations or table not in reads.store.tables:
+            raise pin_refused(table, build)
+        reads.files(table)
 
 
 def check_relations(reads: Reads, names: Iterable[str]) -> None:

@@ -15,7 +15,7 @@ from collated_readers.contextful.reads import Reads
 from collated_readers.contextful.relations import LEDGER_SUFFIX
 from collated_readers.contextful.responses import Ceilings, blocks, ceilings_of, internals, respond, within
 
-from .arguments import Budgeted, Internal
+from .arguments import Budgeted, Internal, check_pins
 
 __all__ = ["Call", "Statement", "interrupting", "owner_of"]
 
@@ -41,6 +41,16 @@ class Call(Struct, frozen=True):
     reads_of: Callable[[Bounds], Reads]
     now_ns: int
     started: float = msgspec.field(default_factory=time.monotonic)
+
+    def reads(self, bounds: Bounds) -> Reads:
+        """Return a session under *bounds*.
+
+        Raises:
+            RequestError: `PinnedBuildUnavailable`, whether or not the table of the pin is read.
+        """
+        found = self.reads_of(bounds)
+        check_pins(found)
+        return found
 
     def ceilings(
         self, params: Budgeted, touched: Collection[str], statement: Statement | None = None

@@ -38,7 +38,7 @@ def describe(call: Call, params: Describe) -> dict[str, Any]:
     """
     if params.table is None:
         return _listing(call, params)
-    reads = call.reads_of(bounds_of(params))
+    reads = call.reads(bounds_of(params))
     check_relations(reads, [params.table])
     return _description(call, params, reads, params.table)
 
@@ -47,7 +47,7 @@ def describe(call: Call, params: Describe) -> dict[str, Any]:
 
 
 def _listing(call: Call, params: Describe) -> dict[str, Any]:
-    reads = call.reads_of(bounds_of(params, is_listing=True))
+    reads = call.reads(bounds_of(params, is_listing=True))
     listing = {
         "session_zone": SESSION_ZONE,
         "tables": [_entry(reads, name) for name in sorted(reads.relations)],
@@ -86,13 +86,12 @@ def _lexicon(reads: Reads) -> dict[str, Any]:
 
 def _description(call: Call, params: Describe, reads: Reads, name: str) -> dict[str, Any]:
     declared = _declared(reads, name)
-    columns = reads.columns(name)
-    names = {column.name for column in columns}
     ceilings = call.ceilings(params, [name])
     sql = _SIZE.format(quoted(name))
-    reads.touch([name])
     with interrupting(reads, ceilings):
+        columns = reads.columns(name)
         count, size = map(int, reads.query(sql, limit=1).rows[0])
+    names = {column.name for column in columns}
     description: dict[str, Any] = {
         "table": name,
         "row_count": count,

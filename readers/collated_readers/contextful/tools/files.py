@@ -36,23 +36,28 @@ def files(call: Call, params: Files) -> dict[str, Any]:
     Raises:
         RequestError: `invalid_params`, `ReadResponseTooLarge`.
     """
-    reads = call.reads_of(bounds_of(params, is_listing=True))
+    reads = call.reads(bounds_of(params, is_listing=True))
+    listed, unavailable = _listed(reads)
+    rows: list[list[Any]] = [[name, path] for name, paths in listed.items() for path in paths]
     ceilings = call.ceilings(params, ())
-    rows: list[list[Any]] = []
-    unavailable: list[dict[str, Any]] = []
-    for name in _served(reads):
-        try:
-            reads.touch([name])
-            rows += [[name, path] for path in reads.files(name).files]
-        except RequestError as error:
-            unavailable.append({"table": name, "code": error.code, "message": error.message})
-    extra = blocks(
-        reads, [name for name in _served(reads) if all(one["table"] != name for one in unavailable)]
-    )
+    extra = blocks(reads, listed)
     if unavailable:
         extra["contextful.unavailable"] = unavailable
     diagnosis = internals("", ceilings, call.elapsed_ms) if params.internals else None
     return respond(Page(("table", "path"), rows[: ceilings.probe]), ceilings, extra, diagnosis)
+
+
+def _listed(reads: Reads) -> tuple[dict[str, tuple[str, ...]], list[dict[str, str]]]:
+    """Return the files of each table that can be read, by name, and why others cannot."""
+    listed: dict[str, tuple[str, ...]] = {}
+    unavailable: list[dict[str, str]] = []
+    for name in _served(reads):
+        try:
+            reads.touch([name])
+            listed[name] = reads.files(name).files
+        except RequestError as error:
+            unavailable.append({"table": name, "code": error.code, "message": error.message})
+    return listed, unavailable
 
 
 def _served(reads: Reads) -> list[str]:
@@ -66,7 +71,7 @@ def file(call: Call, params: File) -> dict[str, Any]:
         RequestError: `FilePreviewNotATable`, the same for what is not there, not served or no run's part;
             what stands against the table; `ReadDurationExceeded`, `ReadResponseTooLarge`.
     """
-    reads = call.reads_of(bounds_of(params))
+    reads = call.reads(bounds_of(params))
     for name in _served(reads):
         if params.path.startswith(f"{reads.store.tables[name].folder}/data/runs/"):
             reads.touch([name])

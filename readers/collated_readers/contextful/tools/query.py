@@ -30,7 +30,7 @@ def query(call: Call, params: Query) -> dict[str, Any]:
             `ReadResponseTooLarge`; `invalid_params`.
     """
     check_text(params.sql)
-    reads = call.reads_of(bounds_of(params))
+    reads = call.reads(bounds_of(params))
     judged = judge(
         reads.tree(params.sql),
         text=params.sql,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from collated_readers.contextful.instants import echo, rfc3339
 from collated_readers.contextful.model import Bound, Bounds
@@ -12,11 +13,23 @@ from collated_readers.contextful.reads import Reads
 from collated_readers.contextful.schemas import quoted
 
 from .arguments import Budgeted, bound_of, check_relations, invalid, pins_of
-from .call import Call, Statement
+from .call import Call, Statement, interrupting
 
 __all__ = ["Recall", "recall"]
 
 _NEEDED = ("subject", "valid_from", "valid_to")
+_MOST_EVIDENCE = 256
+_TABLES = """json_extract_string("evidence", '$[*].table')"""
+_EVIDENCE = (
+    f"""coalesce(TRY(json_array_length("evidence") BETWEEN 1 AND {_MOST_EVIDENCE}"""
+    f""" AND list_count({_TABLES}) = json_array_length("evidence")"""
+    f""" AND list_has_all($served, {_TABLES})), false)"""
+)
+"""Whether all that a claim rests on, a list of `{"table": …}`, is in tables that are served.
+
+A claim says what the rows that it was made of say: where those are withheld, so is it.
+"""
+
 _TIERS = ("curated", "derived", "researched")
 """The standing of a claim, best first."""
 
@@ -36,7 +49,8 @@ def recall(call: Call, params: Recall) -> dict[str, Any]:
     """Return the claims whose subject is exactly `subject`, true at `observed_at`, which is now where absent.
 
     The best standing comes first, then what has been true for the shortest time, then by id. A claim that
-    another one replaced still answers for the time in which it held.
+    another one replaced still answers for the time in which it held. One that was made of rows of tables
+    that are not served is not served either, but counted.
 
     Raises:
         RequestError: `EnforceUnknownRelation`, what stands against the table, `invalid_params` for a table
@@ -44,36 +58,70 @@ def recall(call: Call, params: Recall) -> dict[str, Any]:
     """
     observed = None if params.observed_at is None else bound_of("observed_at", params.observed_at)
     ingested = None if params.as_of_ingest is None else bound_of("as_of_ingest", params.as_of_ingest)
-    reads = call.reads_of(Bounds(as_of=ingested, pin=pins_of(params.pin)))
+    reads = call.reads(Bounds(as_of=ingested, pin=pins_of(params.pin)))
     check_relations(reads, [params.table])
-    sql, values = _statement(reads, params, observed or Bound(call.now_ns))
-    statement = Statement(sql, [params.table], values, max_rows=params.limit)
-    return call.answer(reads, params, statement, _echo(observed, ingested))
-
-
-def _statement(reads: Reads, params: Recall, at: Bound) -> tuple[str, list[Any]]:
     types = {column.name: column.type for column in reads.columns(params.table)}
+    claims = _claims(reads, params, types, observed or Bound(call.now_ns))
+    suppressed = _suppressed(call, reads, params, claims)
+    sql = f"SELECT * FROM {claims.sql} ORDER BY {', '.join(_order(types))}"  # noqa: S608 - composed here
+    statement = Statement(sql, [params.table], claims.values, max_rows=params.limit)
+    return call.answer(reads, params, statement, {**suppressed, **_echo(observed, ingested)})
+
+
+class _Claims(Struct, frozen=True):
+    """The claims that answer: *rows* of a table, in SQL from its name on, of which *gate* lets some pass."""
+
+    rows: str
+    values: Mapping[str, Any]
+    gate: str | None = None
+
+    @property
+    def sql(self) -> str:
+        return self.rows if self.gate is None else f"{self.rows} AND {self.gate}"
+
+
+def _claims(reads: Reads, params: Recall, types: Mapping[str, str], at: Bound) -> _Claims:
+    """Return the claims of the subject that hold at an instant.
+
+    Raises:
+        RequestError: `invalid_params` for a table that holds none.
+    """
     table = reads.store.tables.get(params.table)
     if missing := [name for name in _NEEDED if name not in types]:
         if table is not None and table.is_quiet:  # no claim has landed yet
-            return f"SELECT * FROM {quoted(params.table)} WHERE false", []  # noqa: S608
+            return _Claims(f"{quoted(params.table)} WHERE false", {})
         raise invalid(f"table '{params.table:.200}' holds no claims: it lacks {', '.join(missing)}")
     since, until = (_instant(name, types[name]) for name in ("valid_from", "valid_to"))
     instants = [f"CAST('{rfc3339(at.at)}' AS {kind})" for _, kind in (since, until)]
     before, after = ("<=", ">") if at.is_inclusive else ("<", ">=")
-    where = (
-        f'"subject" = ? AND {since[0]} {before} {instants[0]}'
+    rows = (
+        f'{quoted(params.table)} WHERE "subject" = $subject AND {since[0]} {before} {instants[0]}'
         f' AND ("valid_to" IS NULL OR {until[0]} {after} {instants[1]})'
     )
-    order = [
-        *([_standing()] if "tier" in types else []),
-        f"{since[0]} DESC",
-        *(['"claim_id"'] if "claim_id" in types else []),
-        '"_run_id"',
-        '"_row_seq"',
-    ]
-    sql = f"SELECT * FROM {quoted(params.table)} WHERE {where} ORDER BY {', '.join(order)}"  # noqa: S608
-    return sql, [params.subject]
+    if "evidence" not in types:
+        return _Claims(rows, {"subject": params.subject})
+    return _Claims(rows, {"subject": params.subject, "served": sorted(reads.relations)}, _EVIDENCE)
+
+
+def _suppressed(call: Call, reads: Reads, params: Recall, claims: _Claims) -> dict[str, Any]:
+    """Return how many claims are not served, for what they rest on may not be read here either.
+
+    Raises:
+        RequestError: `ReadDurationExceeded`, and what stands against the table.
+    """
+    if claims.gate is None:
+        return {}
+    sql = f"SELECT count(*) FROM {claims.rows} AND NOT {claims.gate}"  # noqa: S608 - composed here
+    with interrupting(reads, call.ceilings(params, [params.table])):
+        count = int(reads.query(sql, claims.values, limit=1).rows[0][0])
+    return {"contextful.recall": {"suppressed": {"MemoryEvidenceUnresolved": count}}}
+
+
+def _order(types: Mapping[str, str]) -> list[str]:
+    """Return the order of claims in SQL: by standing, those that began last first, then by id."""
+    named = [name for name in ("claim_id", "_run_id", "_row_seq") if name in types]
+    since = [f"{_instant('valid_from', types['valid_from'])[0]} DESC"] if "valid_from" in types else []
+    return [*([_standing()] if "tier" in types else []), *since, *map(quoted, named)]
 
 
 def _instant(column: str, spelled: str) -> tuple[str, str]:

@@ -34,7 +34,7 @@ def reference(call: Call, params: Reference) -> dict[str, Any]:
         RequestError: `EnforceUnknownRelation`, what stands against the table, `ReadDurationExceeded`,
             `ReadResponseTooLarge`, `invalid_params`.
     """
-    reads = call.reads_of(bounds_of(params))
+    reads = call.reads(bounds_of(params))
     check_tables(reads, [params.table])
     ceilings = call.ceilings(params, [params.table])
     sql = f'SELECT 1 FROM {quoted(params.table)} WHERE "_run_id" = ? AND "_row_seq" = ?'  # noqa: S608

@@ -42,7 +42,7 @@ def subscribe(call: Call, params: Subscribe) -> dict[str, Any]:
         RequestError: `EnforceUnknownRelation` before any position is looked up;
             `SubscriptionPositionUnavailable`; `StoreManifestUnreadable`; `invalid_params`.
     """
-    reads = call.reads_of(Bounds())
+    reads = call.reads(Bounds())
     wanted = list(dict.fromkeys(params.tables))
     check_tables(reads, (*wanted, *params.after))
     tables = _tables(call.store, wanted)

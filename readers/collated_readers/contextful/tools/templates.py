@@ -43,7 +43,7 @@ def execute_query(call: Call, params: ExecuteQuery) -> dict[str, Any]:
     Raises:
         RequestError: why the template may not be run; `TemplateArgumentRejected`; and as `query`.
     """
-    reads = call.reads_of(bounds_of(params))
+    reads = call.reads(bounds_of(params))
     template, judged = _judged(reads, params.id)
     check_relations(reads, judged.relations)
     values = arguments_to_bind(template.parameters, judged.placeholders, params.arguments)

@@ -143,15 +143,26 @@ def test_available_time_is_asked_of_what_is_read_alone(example: Any) -> None:
     assert example.refusal("context.query", sql="FROM notes", **at).code == "StoreAvailableTimeUndeclared"
 
 
-@pytest.mark.rule("unknown-build", "null-pin")
-@pytest.mark.parametrize("name", BOUNDED)
-def test_a_pin_is_never_ignored(example: Any, name: str) -> None:
-    answer = example(name, **NEEDED[name], pin={"notes": None})
+@pytest.mark.rule("null-pin", "pin-parameter")
+@pytest.mark.parametrize("name", [*BOUNDED, "memory.recall"])
+def test_a_pin_of_null_is_none(example: Any, name: str) -> None:
+    if name == "memory.recall":
+        answer = example.refusal(name, table="notes", subject="x", pin={"rates": None})
+        assert answer.code == "invalid_params"
+    else:
+        assert example(name, **NEEDED[name], pin={"notes": None}) == example(name, **NEEDED[name])
 
-    assert answer == example(name, **NEEDED[name])
-    if name not in ("context.query", "context.files", "context.describe"):
-        refusal = example.refusal(name, **NEEDED[name], pin={"notes": "snapshot-00000000000000000001"})
-        assert refusal.code == "PinnedBuildUnavailable"
+
+@pytest.mark.rule("unknown-build", "unregistered-pin")
+@pytest.mark.parametrize("name", [*BOUNDED, "memory.recall"])
+@pytest.mark.parametrize("table", ["notes", "rates", "absent", "notes__requests"])
+def test_a_pin_is_never_ignored_whether_or_not_its_table_is_read(example: Any, name: str, table: str) -> None:
+    refusal = example.refusal(name, **NEEDED[name], pin={table: "snapshot-00000000000000000001"})
+
+    assert refusal.code == "PinnedBuildUnavailable"
+    assert refusal.message.replace(table, "notes") == (
+        example.refusal("context.files", pin={"notes": "snapshot-00000000000000000001"}).message
+    )
 
 
 # --------------------------------------------------------------------------- internals

@@ -124,3 +124,76 @@ def test_a_ledger_is_described_like_a_table(example: Any) -> None:
 @pytest.mark.parametrize("name", ["no_such_table", "NOTES", "", "information_schema.tables"])
 def test_an_unknown_relation_is_refused(example: Any, name: str) -> None:
     assert example.refusal("context.describe", table=name).code == "EnforceUnknownRelation"
+
+
+@pytest.mark.rule("column-hints", "describe-payload")
+def test_hints_of_columns_that_are_not_there_are_left_out(make_context_store: Any, face_of: Any) -> None:
+    store = make_context_store()
+    hints = {"n": "a number", "gone": "no such column", "_run_id": "the run"}
+    store.table("t", {"n": "int64"}, column_hints=hints, agent_hint="count them").run("r1", [{"n": 1}])
+    described = face_of(store.root)("context.describe", table="t")
+
+    assert described["column_hints"] == {"n": "a number", "_run_id": "the run"}
+    assert described["hint"] == "count them"
+
+
+@pytest.mark.rule("advertised-is-enforced", "face-ceiling")
+def test_a_limit_above_what_anything_gives_is_not_advertised(make_context_store: Any, face_of: Any) -> None:
+    store = make_context_store()
+    limits = {"max_rows": 20_000, "max_response_bytes": 900}
+    store.table("t", {"n": "int64"}, policy={"limits": limits}).run("r1", [{"n": n} for n in range(300)])
+    face = face_of(store.root)
+    answer = face("context.query", sql="SELECT n FROM t")
+
+    assert face("context.describe", table="t")["limits"] == {"max_response_bytes": 900}
+    assert answer["contextful.truncation"] == {"by": "bytes", "ceiling": 900, "source": "table"}
+
+
+@pytest.mark.rule("lexicon-surface")
+def test_the_lexicon_shows_two_vocabularies_and_nothing_else(make_context_store: Any, face_of: Any) -> None:
+    store = make_context_store()
+    store.declare(
+        '[lexicon]\nnumeric_identifiers = { cik = "company" }\nbadges = { hot = "new" }\n'
+        'aliases = { acme = ["ACME Inc"] }\n'
+    )
+    store.table("t", {"n": "int64"}).run("r1", [{"n": 1}])
+    face = face_of(store.root)
+    expected = {"numeric_identifiers": {"cik": "company"}, "badges": {"hot": "new"}}
+
+    assert face("context.describe")["lexicon"] == expected
+    assert face("context.describe", table="t")["lexicon"] == expected
+
+
+@pytest.mark.rule("reserved-relation")
+def test_tables_of_the_format_itself_are_tables(make_context_store: Any, face_of: Any) -> None:
+    store = make_context_store()
+    for name in ("_runs", "_visibility/notes"):
+        store.table(name, {"n": "int64"}).run("r1", [{"n": 1}])
+    face = face_of(store.root)
+
+    assert {"_runs", "_visibility/notes"} <= {one["table"] for one in face("context.describe")["tables"]}
+    assert face("context.query", sql='SELECT n FROM "_visibility/notes"')["rows"] == [["1"]]
+
+
+@pytest.mark.rule("unregistered-relation")
+def test_a_table_with_a_policy_is_not_listed_and_refused_as_one_that_is_not_there(
+    make_context_store: Any, face_of: Any
+) -> None:
+    store = make_context_store()
+    store.table("secret", {"n": "int64"}, policy={"rows": {"predicate": "true"}}).run("r1", [{"n": 1}])
+    face = face_of(store.root)
+    there = face.refusal("context.describe", table="secret")
+    absent = face.refusal("context.describe", table="absent")
+
+    assert "secret" not in repr(face("context.describe"))
+    assert there.message.replace("secret", "absent") == absent.message
+
+
+@pytest.mark.rule("size-estimate")
+def test_cells_of_every_type_have_a_size(make_context_store: Any, face_of: Any) -> None:
+    store = make_context_store()
+    columns = {"f": "float64", "b": "binary", "v": "float32[2]", "m": "map<utf8, int64>", "j": "json"}
+    row = {"f": float("nan"), "b": b"\xff\x00", "v": [0.5, float("inf")], "m": {"a": 1}, "j": '{"k": 1}'}
+    store.table("t", columns).run("r1", [row, {}])
+
+    assert face_of(store.root)("context.describe", table="t")["bytes"] > 100

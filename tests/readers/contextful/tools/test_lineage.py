@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 
-@pytest.mark.rule("withheld-count", "depth-bound", "seed-refusal", "node-page")
+@pytest.mark.rule("lineage.call", "withheld-count", "depth-bound", "seed-refusal", "node-page")
 @pytest.mark.parametrize(
     "params", [{}, {"table": "notes", "direction": "up", "depth": 3}, {"table": "absent"}]
 )

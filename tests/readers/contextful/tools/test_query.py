@@ -24,11 +24,11 @@ def test_text_of_a_caller_is_judged_before_it_runs(example: Any, sql: str, code:
     assert example.refusal("context.query", sql=sql).code == code
 
 
-@pytest.mark.rule("one-projection", "one-response-shape", "bare-name", "wide-number-shape")
+@pytest.mark.rule("one-projection", "one-response-shape", "bare-name", "wide-number-shape", "absent-block")
 def test_an_answer_is_columns_rows_and_whether_it_was_cut(example: Any) -> None:
     answer = example("context.query", sql="SELECT order_id, total_cents FROM orders ORDER BY order_id")
 
-    assert answer == {
+    assert answer == {  # and no block that says nothing
         "columns": ["order_id", "total_cents"],
         "rows": [["A-1", "1299"], ["G-1", "9007199254740993"], ["N-1", "5"]],
         "truncated": False,

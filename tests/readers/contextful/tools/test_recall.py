@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -134,3 +135,33 @@ def test_times_that_are_text_are_compared_as_instants(make_context_store: Any, f
     ]
 
     assert [[row[1] for row in rows] for rows in held] == [[], [], ["zoned"]]
+
+
+@pytest.mark.rule("paths-stay-inside")
+def test_a_claim_made_of_rows_that_are_not_served_is_not_served_but_counted(
+    make_context_store: Any, face_of: Any
+) -> None:
+    store = make_context_store()
+    store.table("open", {"n": "int64"}).run("r1", [{"n": 1}])
+    store.table("secret", {"n": "int64"}, policy={"rows": {"predicate": "true"}}).run("r1", [{"n": 1}])
+    evidence = {
+        "known": [{"table": "open", "run": "r1", "seq": 0}],
+        "hidden": [{"table": "open", "run": "r1", "seq": 0}, {"table": "secret", "run": "r1", "seq": 0}],
+        "absent": [{"table": "nowhere", "run": "r1", "seq": 0}],
+        "none": [],
+        "nameless": [{"run": "r1"}, {"table": None}],
+        "many": [{"table": "open"}] * 257,
+    }
+    rows = [
+        {**claim(name, name, "2030-01-01T00:00:00Z"), "evidence": json.dumps(cited)}
+        for name, cited in evidence.items()
+    ]
+    rows += [
+        {**claim(f"bad{text}", "bad", "2030-01-01T00:00:00Z"), "evidence": text} for text in ("{", None, "7")
+    ]
+    store.table("facts", {**COLUMNS, "evidence": "utf8"}).run("r1", rows)
+    answer = face_of(store.root)("memory.recall", table="facts", subject="acme")
+
+    assert [row[0] for row in answer["rows"]] == ["known"]
+    assert answer["contextful.recall"] == {"suppressed": {"MemoryEvidenceUnresolved": len(rows) - 1}}
+    assert "secret" not in repr(answer)

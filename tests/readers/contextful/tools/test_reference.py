@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 
-@pytest.mark.rule("call", "admission")
+@pytest.mark.rule("reference.call", "admission")
 @pytest.mark.parametrize(
     ("table", "run_id", "row_seq", "is_there"),
     [
@@ -31,7 +31,7 @@ def test_a_citation_is_available_or_missing(
     }
 
 
-@pytest.mark.rule("call")
+@pytest.mark.rule("reference.call")
 def test_a_verdict_shows_nothing_of_the_row(example: Any) -> None:
     answer = example("context.reference", table="notes", run_id="run-0007", row_seq=0, internals=True)
 

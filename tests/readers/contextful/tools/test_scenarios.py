@@ -56,7 +56,6 @@ def test_as_of_join_per_row_bound(make_context_store: Any, face_of: Any) -> None
     ]
 
 
-@pytest.mark.rule("exceeds-horizon", "rank-statistics")
 @pytest.mark.parametrize("name", TOOLS)
 def test_no_tool_takes_a_horizon(example: Any, name: str) -> None:
     with pytest.raises(msgspec.ValidationError, match=r"horizon|required"):
