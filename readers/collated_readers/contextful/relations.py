@@ -15,7 +15,7 @@ from .model import Bound, Bounds, Column, Table
 from .refusals import refused
 from .schemas import quiet_columns, quoted
 
-__all__ = ["LEDGER", "LEDGER_SUFFIX", "landed", "ledger_of", "relation_of", "scan"]
+__all__ = ["LEDGER", "LEDGER_SUFFIX", "landed", "ledger_of", "literal", "relation_of", "scan"]
 
 LEDGER_SUFFIX = "__requests"
 LEDGER: Mapping[str, str] = {
@@ -33,6 +33,7 @@ LEDGER: Mapping[str, str] = {
 """The columns of a request ledger, with the types that they have where no file carries them."""
 
 _TIEBREAKS = ("_ingested_at", "_run_id", "_row_seq")
+_LAST_RESORT = ("_commit_seq",)  # the seed says no more; two nodes may have a run of one id at one instant
 _DERIVED = frozenset(
     ("unit_ref", "derivation_key", "kind", "unit_status", "_ingested_at", "_run_id", "_row_seq")
 )
@@ -63,10 +64,10 @@ class _Source(Struct, frozen=True):
         return _Source(self.table, f"SELECT * FROM ({self.sql}) {clause}", self.types)  # noqa: S608 - composed here
 
 
-def relation_of(table: Table, paths: Sequence[str], carried: Mapping[str, str], bounds: Bounds) -> str:
-    """Return the relation of *table* over its files, *paths*, which are absolute.
+def relation_of(table: Table, scanned: str | None, carried: Mapping[str, str], bounds: Bounds) -> str:
+    """Return the relation of *table* over what was *scanned* of its files, None where it has none.
 
-    *carried* are the columns that some file has, with their types: those of `scan(paths)`.
+    *carried* are the columns of that scan, which some file has, with their types.
 
     Raises:
         RequestError: `StoreKeyUnknownColumn`, `StoreOrderByUnknownColumn`, `StoreValidTimeUndeclared`,
@@ -74,9 +75,9 @@ def relation_of(table: Table, paths: Sequence[str], carried: Mapping[str, str], 
     """
     if bounds.available_as_of is not None:
         raise refused("StoreAvailableTimeUndeclared", f"{table.name} declares no available time")
-    if not paths:
+    if scanned is None:
         return _empty_under(table, bounds)
-    source = _carried(table, paths, carried)
+    source = _vectors(_Source(table, scanned, carried))
     if bounds.pin.get(table.name) is None:  # a build has the columns of its own parts
         source = _late(source)
     steps: tuple[Callable[[_Source], _Source], ...] = (_survivors, _current, _retained)
@@ -85,10 +86,14 @@ def relation_of(table: Table, paths: Sequence[str], carried: Mapping[str, str], 
     return _valid(source, bounds.valid_as_of).sql
 
 
-def scan(paths: Sequence[str]) -> str:
-    """Return the SELECT of exactly these files: their columns by name, nothing read from their paths."""
-    listed = ", ".join(_literal(path) for path in paths)
-    options = "union_by_name = true, hive_partitioning = false"
+def scan(paths: Sequence[str], *, is_uniform: bool) -> str:
+    """Return the SELECT of exactly these files: their columns by name, nothing read from their paths.
+
+    Where they are *is_uniform*, of one schema, it is taken from the first, and not put together from all
+    of them at each statement.
+    """
+    listed = ", ".join(literal(path) for path in paths)
+    options = f"union_by_name = {str(not is_uniform).lower()}, hive_partitioning = false"
     return f"SELECT * FROM read_parquet([{listed}], {options})"  # noqa: S608 - quoted above
 
 
@@ -97,18 +102,19 @@ def landed(table: Table) -> tuple[Column, ...]:
     return table.columns or quiet_columns(table.declared.columns)
 
 
-def ledger_of(paths: Sequence[str], carried: Mapping[str, str]) -> str:
+def ledger_of(scanned: str | None, carried: Mapping[str, str]) -> str:
     """Return the relation of a request ledger over its files; a column that none carries is null."""
-    if not paths:
+    if scanned is None:
         return _zero_rows([Column(name, spelled) for name, spelled in LEDGER.items()])
     cells = ", ".join(
         quoted(name) if name in carried else f"CAST(NULL AS {spelled}) AS {quoted(name)}"
         for name, spelled in LEDGER.items()
     )
-    return f"SELECT {cells} FROM ({scan(paths)})"  # noqa: S608 - composed here
+    return f"SELECT {cells} FROM ({scanned})"  # noqa: S608 - composed here
 
 
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
+    """Return *text* as a string of SQL."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -126,17 +132,19 @@ def _empty_under(table: Table, bounds: Bounds) -> str:
     return source.sql if pair is not None and not is_whole else _valid(source, bounds.valid_as_of).sql
 
 
-def _carried(table: Table, paths: Sequence[str], carried: Mapping[str, str]) -> _Source:
-    """Return the files' rows, vectors as the schema has them rather than as lists."""
-    wanted = {column.name: column.type for column in table.columns if _is_vector(column.type)}
-    casts = {name: wanted[name] for name in carried if name in wanted and carried[name] != wanted[name]}
+def _vectors(source: _Source) -> _Source:
+    """Return the files' rows with vectors as the schema has them, rather than as lists."""
+    wanted = {column.name: column.type for column in source.table.columns if _is_vector(column.type)}
+    casts = {
+        name: wanted[name] for name, spelled in source.types.items() if wanted.get(name, spelled) != spelled
+    }
     if not casts:
-        return _Source(table, scan(paths), carried)
+        return source
     replaced = ", ".join(
         f"CAST({quoted(name)} AS {spelled}) AS {quoted(name)}" for name, spelled in casts.items()
     )
-    sql = scan(paths).replace("SELECT *", f"SELECT * REPLACE ({replaced})", 1)
-    return _Source(table, sql, {**carried, **casts})
+    sql = f"SELECT * REPLACE ({replaced}) FROM ({source.sql})"  # noqa: S608 - composed here
+    return _Source(source.table, sql, {**source.types, **casts})
 
 
 def _is_vector(spelled: str) -> bool:
@@ -162,7 +170,7 @@ def _survivors(source: _Source) -> _Source:
     key = (*declared.primary_key, *since)
     _require(source, key, "StoreKeyUnknownColumn", "a key")
     _require(source, (order_by,), "StoreOrderByUnknownColumn", "an order")
-    breaks = [name for name in _TIEBREAKS if name.casefold() != order_by.casefold() and source.has(name)]
+    breaks = (name for name in (*_TIEBREAKS, *_LAST_RESORT) if name != order_by and source.has(name))
     order = ", ".join(f"{quoted(name)} DESC NULLS LAST" for name in (order_by, *breaks))
     partition = ", ".join(map(quoted, key))
     return source.where(f"QUALIFY row_number() OVER (PARTITION BY {partition} ORDER BY {order}) = 1")
@@ -241,4 +249,4 @@ def _bound(source: _Source, column: str, at: int) -> str:
     else:
         at -= at % 1_000
     type_ = spelled if spelled in _NANOSECOND_TYPES | _ZONED_TYPES else "TIMESTAMP"
-    return f"CAST({_literal(rfc3339(at))} AS {type_})"
+    return f"CAST({literal(rfc3339(at))} AS {type_})"

@@ -23,8 +23,9 @@ from .model import Bounds, Column, ContextStore, FileList
 from .plans import Plans, Values, bindable
 from .reads import Page
 from .refusals import refused
-from .relations import LEDGER_SUFFIX, landed, ledger_of, relation_of, scan
+from .relations import LEDGER_SUFFIX, landed, ledger_of, relation_of
 from .responses import SESSION_ZONE, admits
+from .scanning import allowed, described, scanned
 from .schemas import quoted
 
 __all__ = ["Session", "open_session"]
@@ -44,7 +45,7 @@ _ABSOLUTE = re.compile(r"(?<![\w./])/(?:[^\s/'\"\])]+/)+[^\s'\"\])]*")
 def open_session(store: ContextStore, bounds: Bounds, *, memory_bytes: int, threads: int) -> Session:
     """Return a session of *store* under *bounds*; close it when the store's digest moved on.
 
-    It reads no file yet. A table that cannot be read stands in nobody's way but its own.
+    It opens no file yet. A table that cannot be read stands in nobody's way but its own.
     """
     return Session(store, bounds, memory_bytes=memory_bytes, threads=threads)
 
@@ -53,7 +54,7 @@ class Session:
     """Implements `Reads` over DuckDB. For one thread; only `interrupting` has one of its own."""
 
     def __init__(self, store: ContextStore, bounds: Bounds, *, memory_bytes: int, threads: int) -> None:
-        """Lock an engine to the files of *store* that *bounds* select."""
+        """Select the files of *store* under *bounds*; the engine comes with the first question."""
         self._store = store
         self._bounds = bounds
         self._tables = {
@@ -68,12 +69,16 @@ class Session:
         self._plans = Plans()
         self._deadline: Deadline | None = None
         self._root = re.compile(re.escape(store.root) + r"(?:/[A-Za-z0-9._%=/-]*)?")
-        self._engine = duckdb.connect(":memory:", config={**_CONFIG})
-        self._lock(memory_bytes, threads)
+        self._memory_bytes = memory_bytes
+        self._threads = threads
+        self._engine: duckdb.DuckDBPyConnection | None = None
 
     def close(self) -> None:
-        """Let go of the engine and its memory."""
-        self._engine.close()
+        """Let go of the engine and its memory; another question would begin with a fresh one."""
+        if self._engine is not None:
+            self._engine.close()
+        self._engine = None
+        self._columns.clear()
 
     # ------------------------------------------------------------------------ what there is
 
@@ -187,24 +192,27 @@ class Session:
 
     # ------------------------------------------------------------------------ within
 
-    def _lock(self, memory_bytes: int, threads: int) -> None:
+    def _opened(self) -> duckdb.DuckDBPyConnection:
+        """Return the engine, locked to the files that the bounds select (guard.md §5)."""
+        if self._engine is not None:
+            return self._engine
         listed = [files.files for files in self._files.values() if isinstance(files, FileList)]
         ledgers = [table.ledger for table in self._tables.values()]
         paths = [f"{self._store.root}/{file}" for files in (*listed, *ledgers) for file in files]
-        # A path with a bracket or star is looked for as the pattern that finds it, and then opened as it is.
-        paths += [pattern for path in paths if (pattern := _unglobbed(path)) != path]
+        engine = duckdb.connect(":memory:", config={**_CONFIG})
         for statement in (
-            "SET GLOBAL TimeZone = 'UTC'",
+            "SET GLOBAL TimeZone = 'UTC'",  # cursors have settings of their own
             "SET temp_directory = ''",
-            f"SET memory_limit = '{memory_bytes}B'",
-            f"SET threads = {threads}",
+            f"SET memory_limit = '{self._memory_bytes}B'",
+            f"SET threads = {self._threads}",
             "SET parquet_metadata_cache = true",
-            f"SET allowed_paths = [{', '.join(map(_text, paths))}]",
+            f"SET allowed_paths = [{allowed(paths)}]",
             "SET enable_external_access = false",
             "SET lock_configuration = true",
         ):
-            with self._cursor() as cursor:
-                cursor.execute(statement)
+            engine.execute(statement)
+        self._engine = engine
+        return engine
 
     def _check_there(self, relation: str) -> None:
         """Refuse a relation of which a file is gone."""
@@ -232,28 +240,20 @@ class Session:
         """Register a relation and return its columns."""
         table = self._tables.get(name)
         if table is None:
-            owner = self._tables[name.removesuffix(LEDGER_SUFFIX)]
-            paths = self._paths(owner.ledger)
-            sql = ledger_of(paths, self._described(scan(paths)) if paths else {})
+            sql = ledger_of(*self._scanned(self._tables[name.removesuffix(LEDGER_SUFFIX)].ledger))
         else:
-            paths = self._paths(self.files(name).files)
-            sql = relation_of(table, paths, self._described(scan(paths)) if paths else {}, self._bounds)
+            sql = relation_of(table, *self._scanned(self.files(name).files), self._bounds)
             if not self._is_open(name):
                 sql = f"SELECT * FROM ({sql}) WHERE false"  # noqa: S608 - composed here
         with self._cursor() as cursor:
             cursor.execute(f"CREATE OR REPLACE VIEW {quoted(name)} AS {sql}")
+            types = described(cursor, sql)
         known = {} if table is None else {column.name: column for column in landed(table)}
-        return tuple(
-            _column(column, spelled, known.get(column)) for column, spelled in self._described(sql).items()
-        )
+        return tuple(_column(column, spelled, known.get(column)) for column, spelled in types.items())
 
-    def _paths(self, files: Sequence[str]) -> list[str]:
-        return [_unglobbed(f"{self._store.root}/{file}") for file in files]
-
-    def _described(self, sql: str) -> dict[str, str]:
-        """Return the columns of a SELECT with their types."""
+    def _scanned(self, files: Sequence[str]) -> tuple[str | None, dict[str, str]]:
         with self._cursor() as cursor:
-            return {name: spelled for name, spelled, *_ in cursor.execute(f"DESCRIBE {sql}").fetchall()}
+            return scanned(cursor, [f"{self._store.root}/{file}" for file in files])
 
     def _register_named(self, sql: str) -> None:
         """Register the relations that *sql* may name; what stands against one is told by `touch`."""
@@ -269,7 +269,7 @@ class Session:
 
         A statement that is *wrapped* begins on the second line of what the engine is given.
         """
-        cursor, deadline = self._engine.cursor(), self._deadline
+        cursor, deadline = self._opened().cursor(), self._deadline
         try:
             with contextlib.nullcontext() if deadline is None else deadline.watching(cursor):
                 yield cursor
@@ -277,6 +277,9 @@ class Session:
             if deadline is None:
                 raise refused("engine_error", "interrupted") from error
             raise deadline.exceeded() from error
+        except (duckdb.FatalException, duckdb.InternalException) as error:
+            self.close()  # such an engine answers nothing more
+            raise refused("engine_error", "the engine failed at this statement") from error
         except (duckdb.Error, RuntimeError, OverflowError) as error:
             raise self._refusal(error, before=int(wrapped)) from error
         finally:
@@ -316,12 +319,3 @@ def _ambiguous(names: Iterable[str]) -> dict[str, RequestError]:
 def _column(name: str, spelled: str, known: Column | None) -> Column:
     is_json = spelled == "JSON" or (known is not None and known.is_json)
     return Column(name, spelled, is_text=spelled == "VARCHAR" and not is_json, is_json=is_json)
-
-
-def _text(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
-def _unglobbed(path: str) -> str:
-    """Return *path* so that the engine, which takes it for a pattern, finds that file and no other."""
-    return re.sub(r"[*?\[]", r"[\g<0>]", path)

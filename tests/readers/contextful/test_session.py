@@ -6,6 +6,7 @@ import hashlib
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -255,6 +256,14 @@ def test_what_is_not_lockable_is_still_within_the_session(worked_example: Path, 
     assert settings == [{"zone": "UTC", "memory": "1.0 GiB", "threads": 2, "spill": ""}]
 
 
+def test_a_session_begins_anew_where_its_engine_went(worked_example: Path, opened: Open) -> None:
+    session = opened(worked_example)
+    for _ in range(2):
+        assert rows_of(session, "SELECT count(*) FROM notes") == [["5"]]
+        assert refusal(lambda: session.fetch("SET threads = 1")) == "engine_error"
+        session.close()
+
+
 # ---------------------------------------------------------------------------- what is said, and what is not
 
 
@@ -410,7 +419,7 @@ def test_tables_that_the_engine_takes_for_one_are_not_read(
         maker.table(name, KEYED).run("r1", ROWS)
     session = opened(maker.root)
     for name in ("Notes", "notes", "notes__requests"):
-        assert refusal(lambda name=name: session.touch([name])) == "engine_error"
+        assert refusal(partial(session.touch, [name])) == "engine_error"
     assert rows_of(session, "SELECT count(*) FROM other") == [["2"]]
 
 
@@ -439,7 +448,7 @@ def test_withheld_tables_are_unknown_and_their_files_closed(
     assert session.closed == {}
     assert refusal(lambda: session.touch(["secret"])) == "EnforceUnknownRelation"
     for path in table.folder.rglob("*.parquet"):
-        assert refusal(lambda path=path: session.fetch(f"FROM read_parquet('{path}')")) == "engine_error"
+        assert refusal(partial(session.fetch, f"FROM read_parquet('{path}')")) == "engine_error"
 
 
 # ---------------------------------------------------------------------------- deadlines
