@@ -91,6 +91,7 @@ class Methods:
         grepping, reading = Grepping(fanout, corpora, cache), Reading(fanout)
         coding, similarity = Coding(fanout, reading, cache), Similarity(fanout, cache)
         contexts = Contexts(reading, engine)
+        self._engine = engine
         self._keeper = keeper
         self._examining = examining
         self._memory = memory
@@ -165,6 +166,7 @@ class Methods:
             connections=self.gauges.connections,
             in_flight=self.gauges.in_flight,
             sidecars=self._keeper.stats(),
+            engines=msgspec.to_builtins(self._engine.stats()),
         )
 
     def stores(self, params: StoresParams) -> StoresResult:

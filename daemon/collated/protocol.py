@@ -253,7 +253,7 @@ class PingResult(Struct):
 
 
 class StatusResult(Struct):
-    """How the daemon is."""
+    """How the daemon is. `engines` are the worker processes that read context stores."""
 
     version: str
     pid: int
@@ -268,6 +268,7 @@ class StatusResult(Struct):
     connections: int
     in_flight: int
     sidecars: dict[str, Any] = field(default_factory=dict[str, Any])
+    engines: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 class StoresResult(Struct):

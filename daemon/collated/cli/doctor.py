@@ -97,6 +97,10 @@ def _judged(status: protocol.StatusResult) -> Iterator[Finding]:
             str(status.sidecars["error"]),
             "answers are right but slower meanwhile; make room, or `collate cache --clear`",
         )
+    confinement = status.engines.get("confinement") or {}
+    for wall in confinement.get("missing", ()):
+        message = f"the workers that read context stores run without {wall}, which this system does not have"
+        yield Finding("engines", "note", message, "statements are judged all the same before they run")
     yield Finding("watch", "ok", f"{status.watch.get('directories', 0)} directories")
 
 

@@ -1,6 +1,6 @@
 """What there is and how it fares, as lines: stores and the daemon's status. Pure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from collated.protocol import CacheEntry, CacheResult, StatusResult, StoresResult, StoreStatus
@@ -74,6 +74,7 @@ def status(result: StatusResult) -> Iterator[Line]:
         ("memory", _counts(result.memory)),
         ("watch", _counts(result.watch)),
         ("sidecars", _counts(result.sidecars)),
+        *([("engines", _engines(result.engines))] if result.engines.get("started") else []),
     ]
     yield from table((Span(subject, "heading"), Span(visible(text))) for subject, text in rows)
     if result.config_error is not None:
@@ -111,6 +112,13 @@ def cleared(result: CacheResult) -> Iterator[Line]:
     """Return what became of the sidecars that were to be removed."""
     then = "they are made anew" if result.limit_bytes else "none are made, since sidecars are turned off"
     yield line(f"removed {size(result.freed_bytes)} of sidecars; {then}")
+
+
+def _engines(values: Mapping[str, Any]) -> str:
+    """Return how the workers of context stores are; what walls they lack is what people should know."""
+    counts = {name: value for name, value in values.items() if name not in ("is_available", "confinement")}
+    missing: Sequence[str] = (values.get("confinement") or {}).get("missing", ())
+    return ", ".join([_counts(counts), *(f"without {wall}" for wall in missing)])
 
 
 def _counts(values: Mapping[str, Any]) -> str:

@@ -57,6 +57,10 @@ class Ask(Protocol):
         """Tell whether the engine is installed."""
         ...
 
+    def stats(self) -> object:
+        """Return how the workers are, for `status`."""
+        ...
+
     def ask(self, tool: str, root: str, params: dict[str, Any], budget: Budget) -> Any:
         """Return the tool's answer, plain values.
 
@@ -71,6 +75,10 @@ class NoEngine:
     """Nobody to ask."""
 
     is_available = False
+
+    def stats(self) -> dict[str, Any]:
+        """See `Ask.stats`."""
+        return {}
 
     def ask(self, tool: str, root: str, params: dict[str, Any], budget: Budget) -> Any:
         """See `Ask.ask`; raises `engine_missing`."""

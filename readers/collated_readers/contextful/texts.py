@@ -24,20 +24,23 @@ _KIND = "row"
 
 
 def counted(reads: Reads) -> Counted:
-    """Return how many tables are served and rows they show, and why others are not."""
-    rows, unavailable = 0, {}
+    """Return how many tables are served and rows they show; `warnings` say of the others why not."""
+    rows = 0
+    warnings: list[dict[str, str]] = []
     names = sorted(reads.relations & reads.store.tables.keys())
     for name in names:
         try:
             reads.touch([name])
             rows += int(reads.query(f"SELECT count(*) FROM {quoted(name)}", limit=1).rows[0][0])  # noqa: S608
         except RequestError as error:
-            unavailable[name] = error.message
-    tables = reads.store.tables
-    withheld = {name: table.declared.withheld for name, table in tables.items() if table.declared.withheld}
-    details = {"project": reads.store.project, "unavailable": unavailable, "withheld": withheld}
-    shown = {name: value for name, value in details.items() if value}
-    return Counted(reads.store.digest, len(names), rows, shown)
+            warnings.append({"code": error.code, "message": f"table {name}: {error.message}"})
+    for name, table in sorted(reads.store.tables.items()):
+        if table.declared.withheld:
+            warnings.append({"code": "withheld", "message": f"table {name}: {table.declared.withheld}"})
+    details: dict[str, Any] = {"project": reads.store.project}
+    return Counted(
+        reads.store.digest, len(names), rows, {**details, "warnings": warnings} if warnings else details
+    )
 
 
 def texts_after(reads: Reads, after: str | None) -> list[Text]:

@@ -6,7 +6,7 @@ worker process and encoding included.
 
 import importlib.util
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -177,7 +177,7 @@ def _seconds(function: Callable[[], object]) -> float:
     return in_a_row(function)[0]
 
 
-def _seconds_of(asker: Asker, params: dict[str, object]) -> float:
+def _seconds_of(asker: Asker, params: Mapping[str, object]) -> float:
     return asker.lone("corpus.retrieve", params, dict[str, Any])[0]
 
 
