@@ -1,9 +1,8 @@
 """What a worker gives up before it reads anything that is not ours: for good, and for all its threads.
 
 Two walls stand before the disk and the network, each of which is enough where the other is missing:
-Landlock and a filter of system calls. Behind them, no file may grow (`RLIMIT_FSIZE`), which holds for the
-one that standard error may be. Memory, open files and core dumps are bounded, and the process ends with
-its parent.
+Landlock and a filter of system calls. Behind them, no file may grow (`RLIMIT_FSIZE`). Memory, open files and
+core dumps are bounded, and the process ends with its parent.
 """
 
 import ctypes

@@ -10,6 +10,7 @@ without arguments; it has `answer(tool, root, params, deadline_s)`, which raises
 
 import os
 import queue
+import stat
 import sys
 import threading
 import time
@@ -130,11 +131,14 @@ def main(memory_bytes: str, handler: str) -> None:
 
 
 def _own_pipes() -> tuple[int, int]:
-    """Keep standard input and output to ourselves: what anything here might print is no answer."""
+    """Keep standard input and output to ourselves: what anything here might print is no answer.
+
+    It goes nowhere, and so does standard error where that is a file, to which nothing can be written soon.
+    """
     source, replies = os.dup(0), os.dup(1)
-    os.dup2(2, 1)
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2) if stat.S_ISREG(os.fstat(2).st_mode) else (0, 1):
+        os.dup2(null, fd)
     os.close(null)
     return source, replies
 

@@ -36,7 +36,7 @@ class Limits(Struct, frozen=True):
     processes: int = (os.cpu_count() or 1) + 2
     jobs: int = 1000
     idle_s: float = 60.0
-    grace_s: float = 0.15
+    grace_s: float = 0.1
 
 
 class Stats(Struct, frozen=True):

@@ -51,7 +51,8 @@ class Service:
     # ----------------------------------------------------------------------- what behaves
 
     def echo(self, params: dict[str, Any], root: str, deadline_s: float) -> Any:
-        print("this is no answer")
+        print("this is no answer" * 1000, flush=True)
+        print("nor is this" * 1000, file=sys.stderr, flush=True)
         return {"pid": os.getpid(), "asked": self._asked, "root": root, "left_s": deadline_s, **params}
 
     def nap(self, params: dict[str, Any], root: str, deadline_s: float) -> Any:
@@ -96,6 +97,16 @@ class Service:
             except duckdb.Error as error:
                 return {"before": before, "error": type(error).__name__}
             return {"before": before, "error": None}
+
+    def sql(self, params: dict[str, Any], root: str, deadline_s: float) -> Any:
+        """Run a statement with nothing to stop it but the process's own limits."""
+        import duckdb
+
+        with duckdb.connect(":memory:", config={"memory_limit": "64GB", "threads": 2}) as db:
+            try:
+                return db.execute(params["sql"]).fetchall()
+            except duckdb.OutOfMemoryException as error:
+                raise StoreError("engine_memory", "too much") from error
 
     # ----------------------------------------------------------------------- what does not
 
@@ -146,6 +157,9 @@ class Service:
 
     def crash(self, params: dict[str, Any], root: str, deadline_s: float) -> Any:
         ctypes.string_at(0)
+
+    def abort(self, params: dict[str, Any], root: str, deadline_s: float) -> Any:
+        os.abort()
 
     def babble(self, params: dict[str, Any], root: str, deadline_s: float) -> Any:
         """Say something else than an answer, wherever it is heard."""

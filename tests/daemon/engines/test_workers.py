@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,6 +117,7 @@ def test_a_handler_that_cannot_be_had_is_a_fault_of_ours(
     assert "not today" in logs[0]["trace"]
 
 
+@pytest.mark.rule("absent-read-backend")
 def test_without_its_engine_nothing_is_asked(employ: Employ) -> None:
     workers = employ(engine="no_such_engine")
     assert not workers.is_available
@@ -142,6 +144,7 @@ def test_a_worker_may_give_up_by_itself(employ: Employ) -> None:
     assert ask(workers, "echo")["asked"] == 3
 
 
+@pytest.mark.rule("duration-ceiling", "concurrent-statements")
 @pytest.mark.parametrize("tool", ["spin", "hold"])
 def test_a_worker_that_does_not_stop_is_killed_and_others_go_on(
     employ: Employ, soon: Soon, lives: Callable[[int], bool], tool: str
@@ -203,25 +206,26 @@ def test_a_budget_that_is_spent_starts_nothing(employ: Employ) -> None:
 
 def test_who_asks_first_is_served_first(employ: Employ, soon: Soon) -> None:
     workers = employ(processes=1)
-    ask(workers, "echo")
     asked: dict[int, int] = {}
+    cancel = Budget.lasting(600)
 
     def wait_in_line(number: int) -> None:
         asked[number] = ask(workers, "echo")["asked"]
 
     with ThreadPoolExecutor(8) as threads:
-        threads.submit(ask, workers, "nap", for_s=1.0)
+        threads.submit(workers.ask, "spin", "/a", {}, cancel)
         soon(lambda: workers.stats().busy)
         for number in range(6):
             threads.submit(wait_in_line, number)
-            soon(lambda number=number: workers.stats().waiting == number + 1)  # type: ignore[misc]
-    assert [asked[number] for number in range(6)] == [3, 4, 5, 6, 7, 8]
+            soon(lambda number=number: workers.stats().waiting == number + 1)  # type: ignore[misc]  # mypy: lambda
+        cancel.cancelled = True
+    assert [asked[number] for number in range(6)] == [1, 2, 3, 4, 5, 6]
 
 
 # --------------------------------------------------------------------------- death
 
 
-@pytest.mark.parametrize("tool", ["exit", "crash"])
+@pytest.mark.parametrize("tool", ["exit", "crash", "abort"])
 def test_a_worker_that_dies_costs_its_own_caller_an_answer_and_nobody_else(employ: Employ, tool: str) -> None:
     workers = employ()
     with ThreadPoolExecutor(8) as threads:
@@ -264,37 +268,40 @@ def test_a_worker_that_cannot_be_started_is_one_that_died(employ: Employ, enviro
     assert code_of(workers, "echo") == "engine_crashed"
 
 
+def children_of(pid: int) -> list[int]:
+    found: list[int] = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # gone meanwhile
+            if int(path.read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()[1]) == pid:
+                found.append(int(path.parent.name))
+    return found
+
+
 def test_workers_end_with_a_daemon_that_is_killed(
     environ: dict[str, str], soon: Soon, lives: Callable[[int], bool]
 ) -> None:
     program = """
-import sys, threading
-from collated.engines.workers import Limits, Workers
+import threading
+from collated.engines.workers import Workers
 from collated_readers import Budget
-workers = Workers(Limits(processes=3), handler="engine_handlers:Service", engine="json")
-naps = [threading.Thread(target=lambda: print(ask("nap", {"for_s": 1}), flush=True)) for _ in range(3)]
-def ask(tool, params):
-    return workers.ask(tool, "/a", params, Budget.lasting(600))
-for nap in naps: nap.start()
-for nap in naps: nap.join()
+workers = Workers(handler="engine_handlers:Service", engine="json")
 for tool in ("spin", "hold"):
-    threading.Thread(target=ask, args=(tool, {})).start()
-while workers.stats().busy < 2: pass
-print("busy", flush=True)
+    threading.Thread(target=workers.ask, args=(tool, "/a", {}, Budget.lasting(600))).start()
 """
-    with subprocess.Popen([sys.executable, "-c", program], env=environ, stdout=subprocess.PIPE) as daemon:
-        assert daemon.stdout is not None
-        pids = [int(daemon.stdout.readline()) for _ in range(3)]
-        assert len(set(pids)) == 3
-        assert daemon.stdout.readline() == b"busy\n"
-        assert all(map(lives, pids))
-        daemon.kill()
+    with subprocess.Popen([sys.executable, "-c", program], env=environ) as daemon:
+        try:
+            soon(lambda: len(children_of(daemon.pid)) == 2)
+            pids = children_of(daemon.pid)
+            soon(lambda: all(cpu_ticks(pid) > 50 for pid in pids))  # so both are at it
+        finally:
+            daemon.kill()
     soon(lambda: not any(map(lives, pids)))
 
 
 # --------------------------------------------------------------------------- how many
 
 
+@pytest.mark.rule("concurrent-statements")
 def test_many_threads_are_served_by_few_processes(employ: Employ) -> None:
     workers = employ(processes=4)
     with ThreadPoolExecutor(32) as threads:
@@ -310,6 +317,7 @@ def test_many_threads_are_served_by_few_processes(employ: Employ) -> None:
 
 def test_many_threads_are_served_while_some_are_cancelled_and_some_workers_die(employ: Employ) -> None:
     workers = employ(processes=3, jobs=7)
+    descriptors = len(list(Path("/proc/self/fd").iterdir()))
     tools = ["echo", "echo", "exit", "spin", "refuse", "echo", "fault"]
     expected = {"exit": "engine_crashed", "refuse": "QueryParameterRejected", "fault": "internal"}
 
@@ -326,12 +334,14 @@ def test_many_threads_are_served_while_some_are_cancelled_and_some_workers_die(e
     assert all(code == expected.get(tool, tool) for tool, code in found if tool != "spin")
     assert {code for tool, code in found if tool == "spin"} == {"deadline_exceeded"}
     assert (workers.stats().busy, workers.stats().waiting) == (0, 0)
+    workers.close()
+    assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
 
 
 def test_the_process_that_served_a_store_serves_it_again(employ: Employ) -> None:
     workers = employ(processes=2)
     with ThreadPoolExecutor(8) as threads:
-        naps = [threads.submit(ask, workers, "nap", r, for_s=0.5) for r in ("/a", "/b")]
+        naps = [threads.submit(ask, workers, "nap", r, for_s=2.0) for r in ("/a", "/b")]
         pids = [nap.result() for nap in naps]
     assert pids[0] != pids[1]
     for _ in range(3):
@@ -434,3 +444,30 @@ def test_duckdb_cannot_overwrite_a_part_that_it_may_read(
     assert done["before"] == [[1000]]
     assert done["error"] is not None
     assert snapshot(store) == before
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT sum(x) FROM (SELECT unnest(range(400_000_000)) AS x)",
+        "SELECT length(repeat('x', 1_500_000_000))",
+        "SELECT count(DISTINCT x) FROM range(200_000_000) AS t(x)",
+    ],
+)
+def test_duckdb_takes_no_more_memory_than_a_worker_has(employ: Employ, sql: str) -> None:
+    pytest.importorskip("duckdb")
+    workers = employ(memory_bytes=300 * MIB)
+    assert code_of(workers, "sql", sql=sql) in {"engine_memory", "engine_crashed"}
+    assert ask(workers, "sql", sql="SELECT 42") == [[42]]
+
+
+@pytest.mark.rule("duration-ceiling")
+def test_a_statement_that_duckdb_does_not_stop_is_stopped(employ: Employ) -> None:
+    pytest.importorskip("duckdb")
+    workers = employ()
+    budget = Budget.lasting(1.0)
+    with pytest.raises(StoreError) as caught:
+        workers.ask("sql", "/a", {"sql": "SELECT count(*) FROM range(10_000_000_000_000)"}, budget)
+    assert caught.value.code == "deadline_exceeded"
+    assert time.monotonic() - budget.deadline < LATE_S
+    assert ask(workers, "sql", sql="SELECT 42") == [[42]]
