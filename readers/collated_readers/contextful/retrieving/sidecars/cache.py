@@ -55,11 +55,12 @@ class Sidecars:
         return self._held(self._graphs, _key(root, snapshot, entry), lambda: _graph(root, snapshot, entry))
 
     def _held(self, held: OrderedDict[_Key, _Kind], key: _Key, make: Callable[[], _Kind]) -> _Kind:
-        if key not in held:
-            held[key] = make()
+        found = held.get(key)
+        if found is None:
+            found = held[key] = make()
             if len(held) > self._most:
                 held.popitem(last=False)
-        return held[key]
+        return found
 
 
 def _key(root: str, snapshot: str, entry: IndexEntry) -> _Key:
