@@ -258,9 +258,7 @@ class Contextful:
 
 
 def _missing() -> StoreError:
-    return StoreError(
-        "engine_missing", "install collated[contextful], which brings the engine for such stores"
-    )
+    return StoreError("engine_missing", "such stores need DuckDB, which collated[contextful] brings")
 
 
 def _hit(one: Found, query: Query) -> Hit:
