@@ -8,12 +8,30 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from collated.engines.workers import Limits, Workers
+from collated_readers import Budget, RequestError, StoreError
 
-Employ = Callable[..., Workers]
+
+class Staff(Workers):
+    """Workers that are asked in fewer words."""
+
+    def do(self, tool: str, root: str = "/a", *, seconds: float = 30.0, **params: Any) -> Any:
+        """Return what comes of it."""
+        return self.ask(tool, root, params, Budget.lasting(seconds))
+
+    def code_of(self, tool: str, *, seconds: float = 30.0, **params: Any) -> str:
+        """Return the code of the error that comes of it."""
+        with pytest.raises((StoreError, RequestError)) as caught:
+            self.do(tool, seconds=seconds, **params)
+        assert isinstance(caught.value, StoreError | RequestError)
+        return caught.value.code
+
+
+Employ = Callable[..., Staff]
 Soon = Callable[[Callable[[], object]], None]
 
 
@@ -27,11 +45,11 @@ def environ() -> dict[str, str]:
 @pytest.fixture
 def employ(environ: dict[str, str]) -> Iterator[Employ]:
     """`employ(processes=2, …)` gives workers with such limits; ended with the test."""
-    made: list[Workers] = []
+    made: list[Staff] = []
 
-    def hire(service: str = "Service", engine: str = "json", **limits: float) -> Workers:
+    def hire(service: str = "Service", engine: str = "json", **limits: float) -> Staff:
         terms = Limits(**{"processes": 4, "idle_s": 60.0, **limits})  # type: ignore[arg-type]  # of both kinds
-        made.append(Workers(terms, handler=f"engine_handlers:{service}", engine=engine, environ=environ))
+        made.append(Staff(terms, handler=f"engine_handlers:{service}", engine=engine, environ=environ))
         return made[-1]
 
     yield hire
