@@ -3,6 +3,8 @@
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -42,8 +44,9 @@ def _tables(session: Session) -> int:
 def _every_table(session: Session) -> int:
     found: dict[str, Described] = {}
     failed: list[protocol.Failure] = []
-    listed: protocol.StoresResult = session.ask("stores", protocol.StoresParams(formats=[_FORMAT]))
-    for store in listed.stores:
+    listed: protocol.StoresResult = session.ask("stores")
+    stores = [store for store in listed.stores if _is_ours(store)]
+    for store in stores:
         try:
             found[store.name] = _describe(session, store.name)
         except RequestFailed as error:
@@ -53,10 +56,21 @@ def _every_table(session: Session) -> int:
         session.show_json({"stores": named, "failed": failed})
     else:
         session.show(render_context.listing(found, _width()))
-    if not listed.stores:
+    if not stores:
         session.note([line("no context stores; `collate add PROJECT` adds one")])
-    session.note(render.failures(protocol.Answered(len(listed.stores), len(found), 0, failed)))
+    session.note(render.failures(protocol.Answered(len(stores), len(found), 0, failed)))
     return _outcome(any(each["tables"] for each in found.values()), is_whole=not failed)
+
+
+def _is_ours(store: protocol.StoreStatus) -> bool:
+    """Tell whether it is a context store; one that was refused has no format yet, but is a directory."""
+    if store.format is not None:
+        return store.format == _FORMAT
+    from collated_readers.opening.directories import is_directory_store
+
+    with suppress(OSError):
+        return is_directory_store(Path(store.path))
+    return False
 
 
 def _tables_of(session: Session) -> int:
