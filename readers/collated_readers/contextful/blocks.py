@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -131,6 +132,7 @@ def _declared(block: _Block) -> Declared:
         zone_allow=block.policy.zone.allow if block.policy.zone else None,
         withheld=_withheld(block),
         available_time=_available_time(block.available_time),
+        result_cache_ns=_result_cache(block),
     )
 
 
@@ -138,6 +140,15 @@ def _available_time(declared: object) -> str | None:
     """Return the declared column, None for a spelling that is not known: such reads are refused."""
     column = declared.get("column") if is_object(declared) else declared
     return column if isinstance(column, str) else None
+
+
+def _result_cache(block: _Block) -> int | None:
+    """Return for how long rows may be given again; anything that is not understood keeps them from it."""
+    if not isinstance(block.result_cache, str) or block.private not in (None, False):
+        return None
+    with suppress(ValueError):
+        return parse_age(block.result_cache)
+    return None
 
 
 def _withheld(block: _Block) -> str | None:

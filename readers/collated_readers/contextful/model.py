@@ -122,6 +122,7 @@ class Declared(Struct, frozen=True):
 
     *withheld* says why the table may not be served: a policy of rows or columns, a class, a visibility or
     a zone that this reader cannot evaluate. *available_time* is the column of when a row became known.
+    *result_cache_ns* is how long rows of it may be given again, None where it does not say or is private.
     """
 
     name: str
@@ -144,6 +145,7 @@ class Declared(Struct, frozen=True):
     zone_allow: tuple[str, ...] | None = None
     withheld: str | None = None
     available_time: str | None = None
+    result_cache_ns: int | None = None
 
 
 class Template(Struct, frozen=True):

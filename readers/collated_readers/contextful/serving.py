@@ -20,6 +20,7 @@ from collated_readers.matching.within import path_matcher_of
 
 from .model import Bounds, ContextStore
 from .responses import blocks, internals
+from .results import Results
 from .retrieving import Kept, RetrieveParams, matches, retrieve
 from .retrieving.sidecars import Sidecars
 from .session import Session, open_session
@@ -38,19 +39,29 @@ _SESSIONS = 16  # pool-entries
 _STATES = 16
 _ANSWERS = 8  # of `store.matches`, whose hits are asked for next
 _MEMORY_BYTES = 512 * 1024 * 1024
+_RESULTS_BYTES = 16 * 1024 * 1024  # budget
 
 
 class Service:
     """Answers one job at a time."""
 
-    def __init__(self, memory_bytes: int = _MEMORY_BYTES, threads: int | None = None) -> None:
-        """Give the engine so much memory, and *threads*, by default one for each processor."""
+    def __init__(
+        self,
+        memory_bytes: int = _MEMORY_BYTES,
+        threads: int | None = None,
+        results_bytes: int = _RESULTS_BYTES,
+    ) -> None:
+        """Give the engine so much memory, and *threads*, by default one for each processor.
+
+        Rows that may be given again take *results_bytes* at most, 0 for none.
+        """
         self._memory_bytes = memory_bytes
         self._threads = threads or os.cpu_count() or 1
         self._states: OrderedDict[str, ContextStore] = OrderedDict()
         self._sessions: OrderedDict[tuple[str, bytes], tuple[Session, Kept]] = OrderedDict()
         self._matches: OrderedDict[tuple[str, bytes], list[Found]] = OrderedDict()
         self._sidecars = Sidecars()
+        self._results = Results(results_bytes)
         self._own: Mapping[str, Callable[[Call, Any, Budget], Any]] = {
             "store.counts": self._counts,
             "store.matches": self._found,
@@ -68,7 +79,7 @@ class Service:
             StoreError: what is wrong with the whole store; `deadline_exceeded`.
         """
         store = self._state(root)
-        call = Call(store, partial(self._reads, store), time.time_ns())
+        call = Call(store, partial(self._reads, store), time.time_ns(), self._results)
         try:
             return msgspec.to_builtins(self._answer(tool, call, params, Budget.lasting(deadline_s)))
         except msgspec.ValidationError as error:

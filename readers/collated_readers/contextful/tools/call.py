@@ -11,9 +11,10 @@ import msgspec
 from msgspec import Struct
 
 from collated_readers.contextful.model import Bounds, ContextStore, Limits
-from collated_readers.contextful.reads import Reads
+from collated_readers.contextful.reads import Page, Reads
 from collated_readers.contextful.relations import LEDGER_SUFFIX
 from collated_readers.contextful.responses import Ceilings, blocks, ceilings_of, internals, respond, within
+from collated_readers.contextful.results import Results, key_of, lifetime_of
 
 from .arguments import Budgeted, Internal, check_pins
 
@@ -31,6 +32,7 @@ class Statement(Struct, frozen=True):
     values: Mapping[str, Any] | Sequence[Any] = ()
     max_rows: int | None = None  # of the request
     template_rows: int | None = None
+    is_volatile: bool = True  # what it answers is another thing each time, as far as is known
     parameters: Mapping[str, Any] | None = None
 
 
@@ -40,6 +42,7 @@ class Call(Struct, frozen=True):
     store: ContextStore
     reads_of: Callable[[Bounds], Reads]
     now_ns: int
+    results: Results | None = None
     started: float = msgspec.field(default_factory=time.monotonic)
 
     def reads(self, bounds: Bounds) -> Reads:
@@ -76,11 +79,25 @@ class Call(Struct, frozen=True):
         """
         ceilings = self.ceilings(params, statement.touches, statement)
         reads.touch(sorted(statement.touches))
-        with interrupting(reads, ceilings):
-            page = reads.query(statement.sql, statement.values, limit=ceilings.probe)
-        more = {} if statement.parameters is None else {"parameters": statement.parameters}
+        page, more = self._page(reads, statement, ceilings)
+        if statement.parameters is not None:
+            more["parameters"] = statement.parameters
         diagnosis = internals(statement.sql, ceilings, self.elapsed_ms, **more) if params.internals else None
         return respond(page, ceilings, {**blocks(reads, statement.touches), **(extra or {})}, diagnosis)
+
+    def _page(self, reads: Reads, statement: Statement, ceilings: Ceilings) -> tuple[Page, dict[str, Any]]:
+        """Return the rows, kept ones where they are allowed, and what is to be said of that."""
+        owners = [self.store.tables.get(owner_of(name)) for name in statement.touches]
+        lifetime = None if statement.is_volatile else lifetime_of(owners)
+        if self.results is None or lifetime is None:
+            return _queried(reads, statement, ceilings), {}
+        key = key_of(reads, statement.sql, statement.touches, statement.values, ceilings.probe)
+        kept = self.results.get(key, self.now_ns)
+        if kept is not None:
+            return kept, {"cache": "hit"}
+        page = _queried(reads, statement, ceilings)
+        self.results.keep(key, page, self.now_ns, lifetime)
+        return page, {"cache": "miss"}
 
     def whole(
         self, params: Budgeted, response: dict[str, Any], ceilings: Ceilings, sql: str, rows: int
@@ -110,6 +127,11 @@ class Call(Struct, frozen=True):
     def elapsed_ms(self) -> float:
         """Return how long the call has taken until now."""
         return (time.monotonic() - self.started) * 1000
+
+
+def _queried(reads: Reads, statement: Statement, ceilings: Ceilings) -> Page:
+    with interrupting(reads, ceilings):
+        return reads.query(statement.sql, statement.values, limit=ceilings.probe)
 
 
 def interrupting(reads: Reads, ceilings: Ceilings) -> AbstractContextManager[None]:
