@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Protocol
 
-from collated_readers.codes import RequestError
-
 from .refusals import refused
 
 __all__ = ["Deadline", "Interruptible"]
@@ -74,13 +72,11 @@ class Deadline:
         Raises:
             RequestError: `ReadDurationExceeded`.
         """
-        if self._elapsed_ms() >= self._ms:
-            raise self.exceeded()
-
-    def exceeded(self) -> RequestError:
-        """Return the refusal of what was stopped, or was over."""
-        elapsed = int(self._elapsed_ms())
-        return refused("ReadDurationExceeded", f"{self._ms} ms from {self._source}; elapsed {elapsed} ms")
+        elapsed_ms = self._elapsed_ms()
+        if elapsed_ms >= self._ms:
+            raise refused(
+                "ReadDurationExceeded", f"{self._ms} ms from {self._source}; elapsed {int(elapsed_ms)} ms"
+            )
 
     def _elapsed_ms(self) -> float:
         return (time.monotonic() - self._started) * 1000

@@ -71,7 +71,10 @@ def _statement(sql: str) -> str:
     """Return *sql*, which is one statement, so that it can stand within another: without its semicolon."""
     if ";" not in sql:
         return sql
-    text = bytearray(sql.encode())
+    try:
+        text = bytearray(sql.encode())
+    except UnicodeEncodeError:  # no text at all, as the engine will say
+        return sql
     for offset, _ in duckdb.tokenize(sql):
         if text[offset] == ord(";"):
             text[offset] = ord(" ")

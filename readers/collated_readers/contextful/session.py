@@ -7,7 +7,6 @@ footers are read then, by the locked engine, so that a store of many tables open
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any
@@ -18,6 +17,7 @@ from collated_readers.codes import RequestError
 
 from .cells import encode
 from .deadlines import Deadline
+from .guard import decode_tree
 from .listing import check_parts, collected_of, file_list
 from .model import Bounds, Column, ContextStore, FileList
 from .plans import Plans, Values, bindable
@@ -67,7 +67,7 @@ class Session:
         self._files = {name: self._list(name) for name in self._tables}
         self._columns: dict[str, tuple[Column, ...]] = {}
         self._plans = Plans()
-        self._deadline: Deadline | None = None
+        self._deadlines: list[Deadline] = []  # each within the one before
         self._root = re.compile(re.escape(store.root) + r"(?:/[A-Za-z0-9._%=/-]*)?")
         self._memory_bytes = memory_bytes
         self._threads = threads
@@ -140,11 +140,15 @@ class Session:
     # ------------------------------------------------------------------------ asking
 
     def tree(self, text: str) -> Any:
-        """Return the engine's own serialized tree of *text*, decoded; runs nothing of it."""
+        """Return the engine's own serialized tree of *text*, decoded; runs nothing of it.
+
+        Raises:
+            RequestError: `StatementNotReadOnly`, for what is nested too deeply.
+        """
         with self._cursor() as cursor:
             found = cursor.execute("SELECT json_serialize_sql(CAST(? AS VARCHAR))", [text]).fetchone()
         assert found is not None  # noqa: S101 - a SELECT without FROM
-        return json.loads(found[0])
+        return decode_tree(found[0])
 
     def query(self, sql: str, values: Values = (), limit: int | None = None) -> Page:
         """Return at most *limit* rows of one statement, JSON cells.
@@ -183,11 +187,11 @@ class Session:
             yield
             return
         with Deadline(ms, source) as deadline:
-            before, self._deadline = self._deadline, deadline
+            self._deadlines.append(deadline)
             try:
                 yield
             finally:
-                self._deadline = before
+                self._deadlines.pop()
         deadline.check()
 
     # ------------------------------------------------------------------------ within
@@ -269,14 +273,16 @@ class Session:
 
         A statement that is *wrapped* begins on the second line of what the engine is given.
         """
-        cursor, deadline = self._opened().cursor(), self._deadline
+        cursor = self._opened().cursor()
         try:
-            with contextlib.nullcontext() if deadline is None else deadline.watching(cursor):
+            with contextlib.ExitStack() as watching:
+                for deadline in self._deadlines:
+                    watching.enter_context(deadline.watching(cursor))
                 yield cursor
         except duckdb.InterruptException as error:
-            if deadline is None:
-                raise refused("engine_error", "interrupted") from error
-            raise deadline.exceeded() from error
+            for deadline in self._deadlines:
+                deadline.check()
+            raise refused("engine_error", "the statement was interrupted") from error
         except (duckdb.FatalException, duckdb.InternalException) as error:
             self.close()  # such an engine answers nothing more
             raise refused("engine_error", "the engine failed at this statement") from error

@@ -311,8 +311,8 @@ def test_names_and_values_come_as_they_are_asked(worked_example: Path, opened: O
     assert (page.columns, page.rows) == (("x", "x"), [[1, "3"]])
     assert session.query("SELECT ? || ?", ["a", "b"]).rows == [["ab"]]
     assert session.fetch("SELECT $1::BIGINT AS n, NULL AS z", [7]) == [{"n": 7, "z": None}]
-    with pytest.raises(RequestError, match="engine_error"):
-        session.query("SELECT $a", {"b": 1})
+    for sql, values in (("SELECT $a", {"b": 1}), ("SELECT '\ud800';", {}), ("SELECT $a", {"a": 2**200})):
+        assert refusal(partial(session.query, sql, values)) == "engine_error"
 
 
 @pytest.mark.rule("truncation-is-exact", "row-ceiling")
@@ -328,6 +328,7 @@ def test_trees_are_read_without_running_anything(worked_example: Path, opened: O
     assert session.tree("SELECT 1 FROM nothing")["error"] is False
     assert session.tree("DROP TABLE nothing")["error"] is True
     assert len(session.tree("SELECT 1; SELECT 2")["statements"]) == 2
+    assert refusal(lambda: session.tree("SELECT 1" + " + 1" * 900)) == "StatementNotReadOnly"
 
 
 def test_order_survives_what_is_put_around_a_statement(worked_example: Path, opened: Open) -> None:
@@ -480,6 +481,21 @@ def test_a_statement_is_stopped_at_its_deadline_and_others_go_on(worked_example:
     assert answers
     assert set(map(str, answers)) == {"[['5']]"}
     assert rows_of(session, "SELECT count(*) FROM notes") == [["5"]]
+
+
+@pytest.mark.rule("duration-ceiling")
+@pytest.mark.parametrize(("outer", "inner"), [(200, 60_000), (60_000, 200), (200, 200)])
+def test_of_two_deadlines_the_first_counts(
+    worked_example: Path, opened: Open, outer: int, inner: int
+) -> None:
+    session = opened(worked_example)
+    with (
+        pytest.raises(RequestError, match="ReadDurationExceeded: 200 ms"),
+        session.interrupting(outer),
+        session.interrupting(inner, "table"),
+        session.interrupting(None),
+    ):
+        session.query(FOREVER)
 
 
 @pytest.mark.rule("duration-ceiling")
