@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -14,6 +16,7 @@ import pytest
 if TYPE_CHECKING:
     from tests.system.conftest import Daemon, StartDaemon
 
+README = Path(__file__).parents[2] / "README.md"
 NAME = "research"
 TITLES = {
     "n1": "Solar battery storage costs fall (v2)",
@@ -351,3 +354,23 @@ def test_nothing_that_matches_is_nothing_found(research: Daemon) -> None:
 
     assert (ran.returncode, ran.stdout) == (1, "")
     assert ran.stderr == "collate: no row has any of these words\n"
+
+
+# --------------------------------------------------------------------------- README
+
+
+def test_readme_shows_what_these_commands_print(research: Daemon) -> None:
+    marked = re.search(
+        r"<!-- not run: [^>]*test_context_commands[^>]* -->\n```console\n(.*?)```", README.read_text(), re.S
+    )
+    assert marked
+    parts = re.split(r"^\$ collate (.*)\n", marked[1], flags=re.MULTILINE)
+
+    for typed, shown in zip(parts[1::2], parts[2::2], strict=True):
+        expected = "".join(
+            r"(?:.*\n)*?" if row == "…" else ".*?".join(map(re.escape, row.split("…"))) + r"\n"
+            for row in shown.splitlines()
+        )
+        ran = research.collate(*shlex.split(typed))
+        said = ran.stdout + ran.stderr
+        assert re.fullmatch(expected, said), f"$ collate {typed}\n{said}"
