@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from collated_readers.contextful.guard import Judged, check_text, judge
-from collated_readers.contextful.model import ContextStore
-from collated_readers.contextful.refusals import refused
+from collated_readers.contextful.guard import check_text, judge
 
 from .arguments import Bounded, bounds_of
+from .asof import check_asof
 from .call import Call, Statement
 
-__all__ = ["Query", "check_asof", "query"]
+__all__ = ["Query", "query"]
 
 
 class Query(Bounded, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -31,30 +30,20 @@ def query(call: Call, params: Query) -> dict[str, Any]:
     """
     check_text(params.sql)
     reads = call.reads(bounds_of(params))
+    tree = reads.tree(params.sql)
     judged = judge(
-        reads.tree(params.sql),
+        tree,
         text=params.sql,
         relations=reads.relations,
         closed=reads.closed,
         parameters=params.parameters,
     )
-    check_asof(reads.store, judged)
-    shown = params.parameters or {}
-    return call.answer(
-        reads, params, Statement(params.sql, judged.relations, judged.values, parameters=shown)
+    check_asof(reads.store, tree, judged)
+    statement = Statement(
+        params.sql,
+        judged.relations,
+        judged.values,
+        is_volatile=judged.is_volatile,
+        parameters=params.parameters or {},
     )
-
-
-def check_asof(store: ContextStore, judged: Judged) -> None:
-    """Refuse an ASOF JOIN with a table that does not say when its rows were to be had (join-undeclared).
-
-    Raises:
-        RequestError: `StoreAvailableTimeUndeclared`, naming the first such table.
-    """
-    for name in judged.asof_rights:
-        table = store.tables.get(name)
-        if table is None or table.declared.available_time is None:
-            raise refused(
-                "StoreAvailableTimeUndeclared",
-                f"{name!r:.200} stands right of an ASOF JOIN and declares no available_time",
-            )
+    return call.answer(reads, params, statement)

@@ -21,6 +21,7 @@ NAME = """"_run_id" || '/' || CAST("_row_seq" AS VARCHAR)"""
 
 _NUMBER = re.compile("0|[1-9][0-9]{0,18}", re.ASCII)
 _HIGHEST = 2**63 - 1
+_NODES = ("_commit_seq", "_site_id")  # what tells such rows apart
 _MOST = 100  # rows of one name: one for each node that had a run of that id
 
 
@@ -54,8 +55,10 @@ def row(call: Call, params: RowParams) -> Row | None:
     reads = call.reads_of(Bounds())
     if name is None or name.table not in reads.relations & reads.store.tables.keys():
         return None
-    reads.touch([name.table])
-    sql = f'SELECT * FROM {quoted(name.table)} WHERE "_run_id" = ? AND "_row_seq" = ? ORDER BY ALL'  # noqa: S608
+    known = {column.name for column in reads.columns(name.table)}
+    order = ", ".join([*(one for one in _NODES if one in known), "1"])
+    where = f'WHERE "_run_id" = ? AND "_row_seq" = ? ORDER BY {order}'
+    sql = f"SELECT * FROM {quoted(name.table)} {where}"  # noqa: S608 - composed here
     page = reads.query(sql, [name.run_id, name.row_seq], limit=_MOST)
     if not page.rows:
         return None

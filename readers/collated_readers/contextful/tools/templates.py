@@ -14,8 +14,8 @@ from collated_readers.contextful.model import Template
 from collated_readers.contextful.reads import Reads
 
 from .arguments import Bounded, bounds_of, check_relations, invalid
+from .asof import check_asof
 from .call import Call, Statement
-from .query import check_asof
 
 __all__ = ["ExecuteQuery", "execute_query", "served", "tool_of"]
 
@@ -47,8 +47,13 @@ def execute_query(call: Call, params: ExecuteQuery) -> dict[str, Any]:
     template, judged = _judged(reads, params.id)
     check_relations(reads, judged.relations)
     values = arguments_to_bind(template.parameters, judged.placeholders, params.arguments)
-    check_asof(reads.store, judged)
-    statement = Statement(template.sql, judged.relations, values, template_rows=template.max_rows)
+    statement = Statement(
+        template.sql,
+        judged.relations,
+        values,
+        template_rows=template.max_rows,
+        is_volatile=judged.is_volatile,
+    )
     return call.answer(reads, params, statement)
 
 
@@ -103,6 +108,8 @@ def _verdict(reads: Reads, template: Template) -> Judged | RequestError:
     try:
         check_text(template.sql)
         tree = reads.tree(template.sql)
-        return judge_template(tree, declared=template.parameters, tables=reads.store.tables.keys())
+        judged = judge_template(tree, declared=template.parameters, tables=reads.store.tables.keys())
+        check_asof(reads.store, tree, judged)
     except RequestError as error:
         return error
+    return judged

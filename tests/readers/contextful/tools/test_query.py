@@ -158,32 +158,3 @@ def test_tables_are_joined_in_one_statement(example: Any) -> None:
 
     assert joined["columns"] == ["note_id", "article_id"]
     assert len(joined["rows"]) == 2
-
-
-@pytest.mark.rule("join-undeclared")
-@pytest.mark.parametrize(
-    "right",
-    ["rates r", "(SELECT * FROM rates) r", "r", '"rates" r'],
-)
-def test_an_asof_join_with_a_table_that_declares_no_available_time_is_refused(
-    example: Any, right: str
-) -> None:
-    joined = f"notes n ASOF JOIN {right} ON n._ingested_at >= r.from_ts"
-    sql = f"WITH r AS (SELECT * FROM rates) SELECT n.note_id, r.rate FROM {joined}"  # noqa: S608 - above
-    for bounds in ({}, {"available_as_of": "2030-01-01"}):
-        refusal = example.refusal("context.query", sql=sql, **bounds)
-
-        assert refusal.code == "StoreAvailableTimeUndeclared"
-        assert "rates" in refusal.message
-
-
-@pytest.mark.rule("join-undeclared")
-def test_an_asof_join_with_values_of_the_statement_itself_is_answered(example: Any) -> None:
-    sql = (
-        "SELECT n.note_id, v.label FROM notes n"
-        " ASOF JOIN (VALUES (TIMESTAMPTZ '2030-01-01T00:00:00Z', 'old'),"
-        " (TIMESTAMPTZ '2030-01-06T00:00:00Z', 'new')) v(since, label)"
-        " ON n.updated_at >= v.since ORDER BY ALL LIMIT 1"
-    )
-
-    assert example("context.query", sql=sql)["rows"] == [["n1", "new"]]
