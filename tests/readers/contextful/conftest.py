@@ -52,3 +52,16 @@ def make_context_store(tmp_path: Path) -> Iterator[Callable[..., StoreMaker]]:
 def worked_example(shared: Path) -> Path:
     """The root of the worked example's store (layout §13), read where it lies."""
     return shared / "data" / "contextful" / "worked-example" / ".contextful" / "context" / "research"
+
+
+@pytest.fixture
+def folded_store(make_context_store: Callable[..., StoreMaker]) -> StoreMaker:
+    """A store of the tables `t` and `u`, each folded once and with a logged run since."""
+    store = make_context_store()
+    logged: dict[str, Any] = {"logged": True, "pipeline": "feed", "fence": 1, "entry_fence": 1}
+    for name in ("t", "u"):
+        table = store.table(name, {"id": "utf8"}, primary_key=["id"])
+        table.run("run-0", [{"id": "a"}], "2030-01-01T00:00:00Z")
+        table.fold("2030-01-02T00:00:00Z")
+        table.run("run-1", [{"id": "b"}], "2030-01-03T00:00:00Z", **logged)
+    return store
