@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, cast
 
 from collated_readers.contextful.guard import Judged
@@ -62,7 +62,7 @@ def _joins(tree: Any) -> Iterator[_Node]:
                 yield found
             waiting += found.values()
         elif isinstance(node, list):
-            waiting += cast("list[Any]", node)  # of JSON
+            waiting += cast("Sequence[Any]", node)
 
 
 def _is_by(columns: Set[str], join: _Node) -> bool:
