@@ -59,6 +59,7 @@ class Row(Struct, eq=False):
     at: Mapping[str, int]
     cells: Sequence[Any]
     text: str | None
+    is_newest: bool | None = None  # of the rows with its key; None until somebody asks
     _words: int = -1
 
     def cell(self, column: str) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -81,7 +81,7 @@ def gather(
         found += _distinct([*rows, *more]) if more else rows
         is_short = is_short or lacks
     survivors = [one for one in scored(found, asked.tokens, asked.vector) if one.passes(asked.floor)]
-    left = survivors if asked.floor is None else _newest_only(reads, survivors, wheres)
+    left = survivors if asked.floor is None else _newest_only(reads, survivors, found, wheres)
     return Gathered(left, len(found), len(survivors) - len(left), is_short)
 
 
@@ -127,6 +127,8 @@ def _distinct(rows: Sequence[Row]) -> list[Row]:
     return list(first.values())
 
 
-def _newest_only(reads: Reads, rows: Sequence[Scored], wheres: dict[str, Where]) -> list[Scored]:
-    by_row = {id(one.row): one for one in rows}
-    return [by_row[id(row)] for row in newest_only(reads, [one.row for one in rows], wheres)]
+def _newest_only(
+    reads: Reads, survivors: Sequence[Scored], found: Sequence[Row], wheres: Mapping[str, Where]
+) -> list[Scored]:
+    left = {id(row) for row in newest_only(reads, [one.row for one in survivors], found, wheres)}
+    return [one for one in survivors if id(one.row) in left]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import groupby
+from collections.abc import Mapping, Sequence
 
 from collated_readers.contextful.reads import Reads
 from collated_readers.contextful.schemas import quoted
@@ -17,25 +16,25 @@ __all__ = ["newest_only"]
 _Identity = tuple[str, str, str]
 
 
-def newest_only(reads: Reads, rows: Sequence[Row], wheres: dict[str, Where]) -> list[Row]:
-    """Return *rows*, those of one table together, without those whose key a newer row of the table has.
+def newest_only(
+    reads: Reads, rows: Sequence[Row], candidates: Sequence[Row], wheres: Mapping[str, Where]
+) -> list[Row]:
+    """Return *rows* without those whose key a newer row of the table has.
 
     That row need be no candidate: all rows that meet the table's condition in *wheres* count. A row
-    without a key stays.
+    without a key stays. What is found out of one of *candidates* is found out of all of its table at once,
+    and noted with them.
     """
-    kept: list[Row] = []
-    for table, group in groupby(rows, key=lambda row: row.arm.table):
-        kept += _newest_of(reads, list(group), wheres[table])
-    return kept
+    unknown = {row.arm.table for row in rows if row.key is not None and row.is_newest is None}
+    for table in sorted(unknown):
+        _note(reads, [row for row in candidates if row.arm.table == table], wheres[table])
+    return [row for row in rows if row.key is None or row.is_newest]
 
 
-def _newest_of(reads: Reads, rows: list[Row], where: Where) -> list[Row]:
-    arm = rows[0].arm
-    keys = {row.key for row in rows if row.key is not None}
-    if not keys:
-        return rows
-    newest = _newest(reads, arm, where, sorted(keys))
-    return [row for row in rows if row.key is None or row.identity in newest]
+def _note(reads: Reads, rows: Sequence[Row], where: Where) -> None:
+    newest = _newest(reads, rows[0].arm, where, sorted({row.key for row in rows if row.key is not None}))
+    for row in rows:
+        row.is_newest = row.identity in newest
 
 
 def _newest(reads: Reads, arm: Arm, where: Where, keys: Sequence[str]) -> set[_Identity]:

@@ -70,14 +70,15 @@ def _arms(reads: Reads, passes: Callable[[str], bool] | None) -> Iterator[Arm]:
 
 def _holding(reads: Reads, arm: Arm, tokens: Sequence[str], floor: int) -> list[Row]:
     """Return the rows whose text holds *floor* tokens or more, wherever in it: more than will match."""
-    text = f"lower(concat_ws('{SEPARATOR}', {', '.join(_text(arm, name) for name in arm.scored)}))"
+    texts = ", ".join(_text(arm, name) for name in arm.scored)
     sure = [token for token in tokens if _OTHERWISE_SMALL.isdisjoint(token)]
+    text, count = _unused(arm.types, "_text"), _unused(arm.types, "_count")
     parts = [f"contains({text}, ?)::INTEGER"] * len(sure) + ["1"] * (len(tokens) - len(sure))
-    count = _unused(arm.types)
-    held = f"SELECT *, {' + '.join(parts)} AS {count} FROM {quoted(arm.table)}"  # noqa: S608 - quoted names
+    small = f"SELECT *, lower(concat_ws('{SEPARATOR}', {texts})) AS {text} FROM {quoted(arm.table)}"  # noqa: S608
+    counted = f"SELECT *, {' + '.join(parts)} AS {count} FROM ({small})"  # noqa: S608 - quoted names
     names = ", ".join(map(quoted, arm.selected))
     best = f"ORDER BY {count} DESC, {arm.order} LIMIT {_MOST}"
-    sql = f"SELECT {names} FROM ({held}) WHERE {count} >= {floor} {best}"  # noqa: S608 - quoted names
+    sql = f"SELECT {names} FROM ({counted}) WHERE {count} >= {floor} {best}"  # noqa: S608 - quoted names
     return rows_of(arm, reads.query(sql, sure).rows)
 
 
@@ -86,8 +87,7 @@ def _text(arm: Arm, column: str) -> str:
     return cell if arm.types[column] == "VARCHAR" else f"CAST(to_json({cell}) AS VARCHAR)"
 
 
-def _unused(names: Collection[str]) -> str:
-    name = "_held"
+def _unused(names: Collection[str], name: str) -> str:
     while name in {other.casefold() for other in names}:  # the engine does not look at case
         name += "_"
     return quoted(name)

@@ -117,7 +117,7 @@ def test_columns_that_are_no_text_are_searched_where_they_are_declared(
     make_context_store: Make, opened: Open
 ) -> None:
     store = make_context_store()
-    columns = {"id": "utf8", "meta": "json", "n": "int64", "_held": "utf8"}
+    columns = {"id": "utf8", "meta": "json", "n": "int64", "_count": "utf8", "_TEXT": "utf8"}
     table = store.table("t", columns, retrieve={"text": ["meta", "n"]})
     table.run("r1", [{"meta": '{"city": "Kyoto"}', "n": 42}, {"meta": "{}", "n": 7}])
     reads = opened(store.root)
