@@ -7,7 +7,7 @@ import os
 import re
 import stat
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from types import TracebackType
 
 from msgspec import Struct
@@ -17,8 +17,16 @@ __all__ = ["Entry", "Folder", "Unusable", "is_segment"]
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _SEGMENT = re.compile(r"[A-Za-z0-9._-]{1,255}")
-_REFUSED = (errno.EACCES, errno.EPERM)
-_OTHER = (errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.ENAMETOOLONG)
+# What is wrong with the one file, and not with the system; what a symlink gives is told by `what` alone.
+_TOLD = {
+    errno.EACCES: ": it may not be read",
+    errno.EPERM: ": it may not be read",
+    errno.EIO: ": it cannot be read",
+    errno.ELOOP: "",
+    errno.ENOTDIR: "",
+    errno.ENXIO: "",
+    errno.ENAMETOOLONG: "",
+}
 
 
 def is_segment(name: str, longest: int = 255) -> bool:
@@ -75,11 +83,19 @@ class Folder:
             return sorted((_entry(one) for one in found), key=lambda entry: entry.name)
 
     def holds(self, name: str) -> bool:
-        """Tell whether anything lies there under *name*."""
-        with suppress(FileNotFoundError):
+        """Tell whether anything lies there under *name*.
+
+        Raises:
+            Unusable: the directory may not be looked into.
+            OSError: what else the system says.
+        """
+        try:
             os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
-            return True
-        return False
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise _told(error, f"{name} cannot be looked for") from error
+        return True
 
     @contextmanager
     def folder(self, name: str) -> Generator[Folder | None]:
@@ -107,11 +123,14 @@ class Folder:
             OSError: what else the system says.
         """
         try:
-            descriptor = os.open(name, _FILE, dir_fd=self._descriptor)
+            return self._read(name, most)
         except FileNotFoundError:
             return None
         except OSError as error:
             raise _told(error, f"{name} is no file of the store") from error
+
+    def _read(self, name: str, most: int) -> bytes:
+        descriptor = os.open(name, _FILE, dir_fd=self._descriptor)
         try:
             about = os.fstat(descriptor)
             if not stat.S_ISREG(about.st_mode):
@@ -141,6 +160,5 @@ def _pieces(descriptor: int, size: int) -> Iterator[bytes]:
 
 def _told(error: OSError, what: str) -> Exception:
     """Return what is wrong with the store's file, or *error* where it is the system that has no room."""
-    if error.errno in _REFUSED:
-        return Unusable(f"{what}: it may not be read")
-    return Unusable(what) if error.errno in _OTHER else error
+    told = _TOLD.get(error.errno or 0)
+    return error if told is None else Unusable(f"{what}{told}")

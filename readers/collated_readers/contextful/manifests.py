@@ -36,7 +36,7 @@ LONGEST_RUN = 128
 LONGEST_NODE = 64
 _LARGEST_SEQ = 2**63
 _SNAPSHOT_ID = re.compile(r"snapshot-\d{20}", re.ASCII)
-_PART = re.compile(r"part-\d{5,19}\.parquet", re.ASCII)
+_PART = ".parquet"
 # `<column>=<value>`, the value's other bytes as %XX; nothing that the engine would take for a pattern.
 _PARTITION = re.compile(r"[^/\\*?\[\]{}\x00-\x1f\x7f=]+=[A-Za-z0-9._%-]*")
 _DEEPEST_PART = 32
@@ -204,8 +204,8 @@ def _parts(parts: Sequence[_Part], depth: int) -> tuple[str, ...]:
         if part.key_version:
             raise Sealed("its parts are encrypted")
         *partitions, name = part.name.split("/")
-        is_part = _PART.fullmatch(name) and len(part.name) <= _LONGEST_PATH and len(partitions) <= depth
-        if not is_part or not all(_PARTITION.fullmatch(one) for one in partitions):
+        is_part = is_segment(name) and name.endswith(_PART) and len(part.name) <= _LONGEST_PATH
+        if not is_part or len(partitions) > depth or not all(_PARTITION.fullmatch(one) for one in partitions):
             raise ValueError(f"{part.name!r:.80} is no part's name")
     names = tuple(part.name for part in parts)
     if len(set(names)) < len(names):

@@ -65,7 +65,8 @@ WRONG: list[tuple[str, dict[str, Any]]] = [
             "part-0000[0].parquet",
             "part-00000.parquet\0",
             "part-00000.PARQUET",
-            "stray.parquet",
+            "part.parquet/",
+            "sp ace.parquet",
         )
     ),
     (RUN, {"parts": [{"name": "part-00000.parquet"}] * 2}),
