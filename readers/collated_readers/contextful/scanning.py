@@ -28,12 +28,12 @@ def described(cursor: duckdb.DuckDBPyConnection, sql: str) -> dict[str, str]:
     return {name: spelled for name, spelled, *_ in cursor.execute(f"DESCRIBE {sql}").fetchall()}
 
 
-def allowed(paths: Sequence[str]) -> str:
+def allowed(paths: Sequence[str]) -> list[str]:
     """Return the list that an engine may open when it reads *paths*.
 
     A path with a bracket or star is looked for as the pattern that finds it, and then opened as it is.
     """
-    return ", ".join(literal(path) for path in dict.fromkeys([*paths, *map(_pattern, paths)]))
+    return list(dict.fromkeys([*paths, *map(_pattern, paths)]))
 
 
 def _pattern(path: str) -> str:

@@ -18,6 +18,7 @@ from collated_readers.codes import RequestError
 from .cells import encode
 from .deadlines import Deadline
 from .guard import decode_tree
+from .guard import decode_tree
 from .listing import check_parts, collected_of, file_list
 from .model import Bounds, Column, ContextStore, FileList
 from .plans import Plans, Values, bindable
@@ -204,17 +205,14 @@ class Session:
         ledgers = [table.ledger for table in self._tables.values()]
         paths = [f"{self._store.root}/{file}" for files in (*listed, *ledgers) for file in files]
         engine = duckdb.connect(":memory:", config={**_CONFIG})
-        for statement in (
-            "SET GLOBAL TimeZone = 'UTC'",  # cursors have settings of their own
-            "SET temp_directory = ''",
-            f"SET memory_limit = '{self._memory_bytes}B'",
-            f"SET threads = {self._threads}",
-            "SET parquet_metadata_cache = true",
-            f"SET allowed_paths = [{allowed(paths)}]",
-            "SET enable_external_access = false",
-            "SET lock_configuration = true",
-        ):
-            engine.execute(statement)
+        engine.execute("SET GLOBAL TimeZone = 'UTC'")  # cursors have settings of their own
+        engine.execute("SET temp_directory = ''")
+        engine.execute(f"SET memory_limit = '{self._memory_bytes}B'")
+        engine.execute(f"SET threads = {self._threads}")
+        engine.execute("SET parquet_metadata_cache = true")
+        engine.execute("SET allowed_paths = $1", [allowed(paths)])
+        engine.execute("SET enable_external_access = false")
+        engine.execute("SET lock_configuration = true")
         self._engine = engine
         return engine
 
