@@ -18,7 +18,6 @@ from collated_readers.codes import RequestError
 from .cells import encode
 from .deadlines import Deadline
 from .guard import decode_tree
-from .guard import decode_tree
 from .listing import check_parts, collected_of, file_list
 from .model import Bounds, Column, ContextStore, FileList
 from .plans import Plans, Values, bindable
