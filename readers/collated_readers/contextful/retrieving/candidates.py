@@ -13,7 +13,7 @@ from .arms import Arm, Row
 from .columns import joined
 from .filters import Where
 
-__all__ = ["Kept", "admitted", "among", "newest", "rejoined", "rows_of", "window_of"]
+__all__ = ["Kept", "admitted", "among", "newest", "rejoined", "rows_of", "window_of", "window_sql"]
 
 _SMALLEST_WINDOW = 200
 _WINDOW_FACTOR = 8
@@ -37,6 +37,10 @@ class Kept:
         self._windows: OrderedDict[Window, list[Row]] = OrderedDict()
         self._sizes: dict[Window, int] = {}
 
+    def __len__(self) -> int:
+        """Return how many windows are kept."""
+        return len(self._windows)
+
     def get(self, window: Window) -> list[Row] | None:
         """Return the rows of a window, if they are kept."""
         return self._windows.get(window)
@@ -55,13 +59,17 @@ def window_of(limit: int) -> int:
     return max(_WINDOW_FACTOR * limit, _SMALLEST_WINDOW)
 
 
+def window_sql(arm: Arm, where: Where, window: int) -> str:
+    """Return the statement that reads the newest *window* rows of a table."""
+    return f"{_select(arm)}{where.clause()} ORDER BY {arm.order} LIMIT {window}"
+
+
 def newest(reads: Reads, arm: Arm, where: Where, window: int, kept: Kept) -> list[Row]:
     """Return the newest *window* rows of a table, newest first."""
     key = (arm.table, arm.selected, where, window)
     rows = None if arm.is_volatile else kept.get(key)
     if rows is None:
-        sql = f"{_select(arm)}{where.clause()} ORDER BY {arm.order} LIMIT {window}"
-        rows = rows_of(arm, reads.query(sql, where.values).rows)
+        rows = rows_of(arm, reads.query(window_sql(arm, where, window), where.values).rows)
         if not arm.is_volatile:
             kept.put(key, rows)
     return rows

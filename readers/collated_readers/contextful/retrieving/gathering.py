@@ -10,7 +10,7 @@ from msgspec import Struct
 from collated_readers.contextful.reads import Reads
 
 from .arms import EMBEDDING, Arm, Row, arm_of
-from .candidates import Kept, newest, window_of
+from .candidates import Kept, newest, window_of, window_sql
 from .filters import Filter, Where, where_of
 from .keys import newest_only
 from .matching import counter, counts_of
@@ -52,9 +52,13 @@ class Scored(Struct, eq=False):
 
 
 class Gathered(Struct, frozen=True):
-    """The candidates that are left and how many there were; *is_short* where a sidecar gave too few."""
+    """The candidates that are left and how many there were; *is_short* where a sidecar gave too few.
+
+    *statements* are those that read the windows.
+    """
 
     rows: list[Scored]
+    statements: tuple[str, ...]
     before_floor: int
     deduped: int
     is_short: bool
@@ -73,16 +77,19 @@ def gather(
     """Return the candidates of the tables *names*; one that lacks a filtered column has none."""
     found: list[Row] = []
     wheres: dict[str, Where] = {}
+    statements: list[str] = []
     is_short = False
+    window = window_of(asked.limit)
     for arm, where in _arms(reads, names, asked):
         wheres[arm.table] = where
-        rows = newest(reads, arm, where, window_of(asked.limit), kept)
+        statements.append(window_sql(arm, where, window))
+        rows = newest(reads, arm, where, window, kept)
         more, lacks = _probed(reads, arm, where, asked, sidecars)
         found += _distinct([*rows, *more]) if more else rows
         is_short = is_short or lacks
     survivors = [one for one in scored(found, asked.tokens, asked.vector) if one.passes(asked.floor)]
     left = survivors if asked.floor is None else _newest_only(reads, survivors, found, wheres)
-    return Gathered(left, len(found), len(survivors) - len(left), is_short)
+    return Gathered(left, tuple(statements), len(found), len(survivors) - len(left), is_short)
 
 
 def scored(rows: Sequence[Row], tokens: Sequence[str], vector: Sequence[float] | None = None) -> list[Scored]:

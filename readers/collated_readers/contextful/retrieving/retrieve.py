@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -45,7 +46,7 @@ COLUMNS = ("_table", "_row", "_snippet", "_score", "_vscore", "_in_window", "_da
 class Retrieved(Struct, frozen=True):
     """The answer, and one row more where there is one, which says that the answer was cut.
 
-    *tables* are those that were read.
+    *tables* are those that were read, *sql* is what read their windows.
     """
 
     columns: tuple[str, ...]
@@ -54,6 +55,7 @@ class Retrieved(Struct, frozen=True):
     tables: tuple[str, ...]
     ceilings: Ceilings
     counts: Mapping[str, Any]
+    sql: str
 
     def block(self, delivered: int) -> dict[str, Any]:
         """Return the block `contextful.retrieval` of an answer of which so many rows are *delivered*."""
@@ -85,7 +87,7 @@ def retrieve(
 
     Raises:
         RequestError: `RetrieveTableUnavailable`, `FilterBudgetExceeded`, `invalid_params`, and what stands
-            against reading one of the tables.
+            against reading one of the tables; `ReadDurationExceeded`.
     """
     conditions = filter_of(params.filter, params.kinds)
     vector, since = vector_of(params), since_of(params.since)
@@ -95,7 +97,8 @@ def retrieve(
     limit = ceilings.rows.value
     tokens = content_tokens(params.query)
     asked = Asked(tokens, vector, conditions, limit, floor_of(tokens, params.min_score))
-    gathered = gather(reads, names, asked, Kept() if kept is None else kept, sidecars)
+    with _interrupting(reads, ceilings):
+        gathered = gather(reads, names, asked, Kept() if kept is None else kept, sidecars)
     scores = scores_of(gathered.rows)
     as_of = reads.bounds.as_of
     order = placed(gathered.rows, scores, Timeframe(since, now_ns if as_of is None else as_of.at))
@@ -107,6 +110,7 @@ def retrieve(
         tables=tuple(names),
         ceilings=ceilings,
         counts=_counts(gathered, asked, scores, params.since),
+        sql=";\n".join(gathered.statements),
     )
 
 
@@ -122,6 +126,11 @@ def _ceilings(reads: Reads, names: Sequence[str], params: RetrieveParams) -> Cei
         max_response_bytes=params.max_response_bytes,
     )
     return ceilings_of([reads.store.tables[name].declared.limits for name in names], request)
+
+
+def _interrupting(reads: Reads, ceilings: Ceilings) -> AbstractContextManager[None]:
+    ceiling = ceilings.duration_ms
+    return reads.interrupting(None) if ceiling is None else reads.interrupting(ceiling.value, ceiling.source)
 
 
 def _counts(

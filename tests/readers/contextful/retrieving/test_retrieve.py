@@ -10,6 +10,8 @@ import pytest
 from collated_readers.codes import RequestError
 from collated_readers.contextful.instants import parse_bound, parse_instant
 from collated_readers.contextful.model import Bounds
+from collated_readers.contextful.responses import blocks
+from collated_readers.contextful.retrieving import Kept
 from collated_readers.contextful.retrieving.retrieve import COLUMNS
 
 if TYPE_CHECKING:
@@ -220,6 +222,52 @@ def test_declared_text_is_scored_where_the_snippet_does_not_reach(
 def test_nulls_are_left_out_of_a_snippet(notes: Session, asked: Ask, rows_of: RowsOf) -> None:
     (found,) = rows_of(asked(notes, "hiring"))
     assert found["_snippet"] == "Quarterly hiring plan — Two analysts."
+
+
+@pytest.mark.rule("table-list", "excluded-arm")
+def test_tables_that_are_not_for_this_zone_or_reader_give_nothing(
+    make_context_store: Make, opened: Open, asked: Ask, rows_of: RowsOf
+) -> None:
+    store = make_context_store()
+    row = [{"id": "a", "body": "storage"}]
+    store.table("cloud", TEXT, policy={"zone": {"allow": ["public-cloud:*"]}}).run("r1", row)
+    store.table("masked", TEXT, policy={"rows": {"predicate": "id = 'a'"}}).run("r1", row)
+    store.table("open", TEXT).run("r1", [{"id": "b", "body": "storage"}])
+    reads = opened(store.root)
+    found = asked(reads, "storage")
+    assert _ids(rows_of(found)) == ["b"]
+    (restricted,) = blocks(reads, found.tables)["contextful.restriction"]["relations"]
+    assert (restricted["table"], restricted["excluded"]) == ("cloud", True)
+    with pytest.raises(RequestError) as caught:
+        asked(reads, "storage", tables=["masked"])
+    assert caught.value.message == "RetrieveTableUnavailable: masked"
+
+
+def test_a_ledger_is_a_relation_without_anything_to_rank(
+    make_context_store: Make, opened: Open, asked: Ask, rows_of: RowsOf
+) -> None:
+    store = make_context_store()
+    table = store.table("t", TEXT)
+    table.run("r1", [{"id": "a", "body": "storage"}])
+    table.ledger("r1", [{"method": "storage"}])
+    reads = opened(store.root)
+    assert _ids(rows_of(asked(reads, "storage"))) == ["a"]
+    assert rows_of(asked(reads, "storage", tables=["t__requests"])) == []
+
+
+def test_a_damaged_table_refuses_the_read_that_would_take_from_it(
+    make_context_store: Make, opened: Open, asked: Ask, rows_of: RowsOf
+) -> None:
+    store = make_context_store()
+    store.table("good", TEXT).run("r1", [{"id": "a", "body": "storage"}])
+    bad = store.table("bad", TEXT)
+    bad.run("r1", [])
+    (bad.folder / "schema.json").write_text("[")
+    reads = opened(store.root)
+    with pytest.raises(RequestError) as caught:
+        asked(reads, "storage")
+    assert caught.value.code == "StoreManifestUnreadable"
+    assert _ids(rows_of(asked(reads, "storage", prefix="good"))) == ["a"]
 
 
 # ------------------------------------------------------------------------ window, floor, order
@@ -435,6 +483,19 @@ def test_counts_are_of_the_rows_that_are_delivered(notes: Session, asked: Ask) -
     assert (len(exact["rows"]), exact["truncated"]) == (3, False)
 
 
+@pytest.mark.rule("duration-ceiling", "internals-opt-in")
+def test_a_read_is_held_to_its_time_and_says_what_it_asked(notes: Session, asked: Ask) -> None:
+    with pytest.raises(RequestError) as caught:
+        asked(notes, "storage", max_duration_ms=0)
+    assert caught.value.code == "ReadDurationExceeded"
+    assert asked(notes, "storage", max_duration_ms=60_000).sql.startswith('SELECT "id", "title"')
+
+
+def test_no_row_at_all_may_be_asked_for(notes: Session, asked: Ask) -> None:
+    response = asked(notes, "storage", limit=0).respond({})
+    assert (response["rows"], response["truncated"]) == ([], True)
+
+
 @pytest.mark.rule("zero-rows-is-success", "absent-block")
 def test_a_question_nobody_answers_is_an_answer_with_a_block(notes: Session, asked: Ask) -> None:
     response = asked(notes, "zebra").respond({})
@@ -454,8 +515,6 @@ def test_arguments_that_mean_nothing_are_refused(notes: Session, asked: Ask, par
 
 @pytest.mark.rule("ranked-call")
 def test_what_was_kept_gives_the_same_answer(make_context_store: Make, opened: Open, asked: Ask) -> None:
-    from collated_readers.contextful.retrieving import Kept
-
     store = make_context_store()
     rows = [{"id": f"{n}", "title": f"storage {n}", "body": "cell " * (n % 7)} for n in range(50)]
     store.table("t", TEXT).run("r1", rows)
@@ -463,3 +522,12 @@ def test_what_was_kept_gives_the_same_answer(make_context_store: Make, opened: O
     for query in ("storage 3", "cell", "storage 3"):
         assert asked(reads, query, kept=kept) == asked(reads, query)
     assert asked(reads, "cell", kept=Kept(characters=10)) == asked(reads, "cell")
+
+
+def test_rows_that_the_clock_hides_are_not_kept(make_context_store: Make, opened: Open, asked: Ask) -> None:
+    store = make_context_store()
+    table = store.table("t", {**TEXT, "seen": "timestamp"}, retain_rows={"column": "seen", "age": "30d"})
+    table.run("r1", [{"id": "a", "body": "storage", "seen": "2200-01-01T00:00:00Z"}])
+    kept = Kept()
+    assert len(asked(opened(store.root), "storage", kept=kept).rows) == 1
+    assert not len(kept)

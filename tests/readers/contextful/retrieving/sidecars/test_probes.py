@@ -231,7 +231,7 @@ def test_without_usable_sidecars_the_window_is_read_as_ever(
     assert found.block(0)["candidates_prefloor"] == 200
 
 
-@pytest.mark.rule("sidecar-falls-back")
+@pytest.mark.rule("sidecar-falls-back", "model-identifier")
 @pytest.mark.parametrize(
     "indexes",
     [
