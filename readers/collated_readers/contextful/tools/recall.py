@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 from collated_readers.contextful.instants import echo, rfc3339
 from collated_readers.contextful.model import Bound, Bounds
 from collated_readers.contextful.reads import Reads
+from collated_readers.contextful.responses import admits
 from collated_readers.contextful.schemas import quoted
 
 from .arguments import Budgeted, bound_of, check_relations, invalid, pins_of
@@ -100,7 +101,14 @@ def _claims(reads: Reads, params: Recall, types: Mapping[str, str], at: Bound) -
     )
     if "evidence" not in types:
         return _Claims(rows, {"subject": params.subject})
-    return _Claims(rows, {"subject": params.subject, "served": sorted(reads.relations)}, _EVIDENCE)
+    return _Claims(rows, {"subject": params.subject, "served": _served(reads)}, _EVIDENCE)
+
+
+def _served(reads: Reads) -> list[str]:
+    """Return the tables whose rows may be read."""
+    tables = reads.store.tables
+    names = reads.relations & tables.keys()
+    return sorted(name for name in names if admits(tables[name].declared.zone_allow))
 
 
 def _suppressed(call: Call, reads: Reads, params: Recall, claims: _Claims) -> dict[str, Any]:

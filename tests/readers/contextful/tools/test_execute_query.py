@@ -4,6 +4,9 @@ from typing import Any
 
 import pytest
 
+from collated_readers.contextful.model import Bounds
+from collated_readers.contextful.tools import Call, call_tool
+
 
 def store_with(make_context_store: Any, *templates: dict[str, Any], **declared: Any) -> Any:
     store = make_context_store()
@@ -171,3 +174,35 @@ def test_an_asof_join_of_a_template_is_checked_as_well(make_context_store: Any, 
     face = face_of(store_with(make_context_store, {"id": "asof", "sql": sql}).root)
 
     assert face.refusal("context.execute_query", id="asof").code == "StoreAvailableTimeUndeclared"
+
+
+@pytest.mark.rule("startup-time-check")
+def test_templates_are_judged_once_for_each_state_of_a_store(make_context_store: Any, face_of: Any) -> None:
+    asked: list[str] = []
+    store = store_with(make_context_store, BY_REGION, {"id": "other", "sql": "SELECT 1 FROM orders"})
+    face = face_of(store.root)
+    call = face.a_call()
+
+    class Noting:
+        """A session that notes the texts of which it is asked the tree."""
+
+        def __init__(self, bounds: Bounds) -> None:
+            self._reads = call.reads_of(bounds)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._reads, name)
+
+        def tree(self, text: str) -> Any:
+            asked.append(text)
+            return self._reads.tree(text)
+
+    noting: Any = Noting  # all of `Reads`, by its `__getattr__`
+    arguments = {"least": 1, "region": "north"}
+    for bounds in ({}, {"as_of": "2030-01-05"}, {"as_of": "2030-01-06"}):
+        params = {"id": "by_region", "arguments": arguments, **bounds}
+        call_tool("context.execute_query", Call(call.store, noting, call.now_ns), params)
+        call_tool("context.describe", Call(call.store, noting, call.now_ns), bounds)
+
+    assert asked == [BY_REGION["sql"], "SELECT 1 FROM orders"]
+    store.declare("# another state")
+    assert face.a_call().store.digest != call.store.digest
