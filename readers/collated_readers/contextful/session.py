@@ -19,24 +19,18 @@ from .cells import encode
 from .deadlines import Deadline
 from .guard import decode_tree
 from .listing import check_parts, collected_of, file_list
+from .locking import locked_engine
 from .model import Bounds, Column, ContextStore, FileList
 from .plans import Plans, Values, bindable
 from .reads import Page
 from .refusals import refused
 from .relations import LEDGER_SUFFIX, landed, ledger_of, relation_of
 from .responses import SESSION_ZONE, admits
-from .scanning import allowed, described, scanned
+from .scanning import described, scanned
 from .schemas import quoted
 
 __all__ = ["Session", "open_session"]
 
-_CONFIG: Mapping[str, str | bool | int | float | list[str]] = {
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-    "python_enable_replacements": "false",
-    "allow_persistent_secrets": "false",
-    "allow_community_extensions": "false",
-}
 _LONGEST_MESSAGE = 2_000  # characters
 _LINE = re.compile(r"(?<=\n)LINE (\d+):", re.ASCII)
 _ABSOLUTE = re.compile(r"(?<![\w./])/(?:[^\s/'\"\])]+/)+[^\s'\"\])]*")
@@ -197,23 +191,14 @@ class Session:
     # ------------------------------------------------------------------------ within
 
     def _opened(self) -> duckdb.DuckDBPyConnection:
-        """Return the engine, locked to the files that the bounds select (guard.md §5)."""
+        """Return the engine, which may open the files that the bounds select."""
         if self._engine is not None:
             return self._engine
         listed = [files.files for files in self._files.values() if isinstance(files, FileList)]
         ledgers = [table.ledger for table in self._tables.values()]
         paths = [f"{self._store.root}/{file}" for files in (*listed, *ledgers) for file in files]
-        engine = duckdb.connect(":memory:", config={**_CONFIG})
-        engine.execute("SET GLOBAL TimeZone = 'UTC'")  # cursors have settings of their own
-        engine.execute("SET temp_directory = ''")
-        engine.execute(f"SET memory_limit = '{self._memory_bytes}B'")
-        engine.execute(f"SET threads = {self._threads}")
-        engine.execute("SET parquet_metadata_cache = true")
-        engine.execute("SET allowed_paths = $1", [allowed(paths)])
-        engine.execute("SET enable_external_access = false")
-        engine.execute("SET lock_configuration = true")
-        self._engine = engine
-        return engine
+        self._engine = locked_engine(paths, memory_bytes=self._memory_bytes, threads=self._threads)
+        return self._engine
 
     def _check_there(self, relation: str) -> None:
         """Refuse a relation of which a file is gone."""

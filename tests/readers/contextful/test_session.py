@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -410,6 +412,15 @@ def test_a_store_may_lie_anywhere(
     maker.table("t", KEYED).run("r1", ROWS)
     session = opened(maker.root)
     assert rows_of(session, "SELECT k FROM t ORDER BY k") == [["a"], ["b"]]
+
+
+def test_a_store_whose_path_is_no_text_is_refused_in_words(
+    worked_example: Path, opened: Open, tmp_path: Path
+) -> None:
+    odd = tmp_path / os.fsdecode(b"not\xffUTF-8")
+    shutil.copytree(worked_example.parents[2], odd)
+    session = opened(odd / worked_example.relative_to(worked_example.parents[2]))
+    assert refusal(lambda: session.query("SELECT 1")) == "engine_error"
 
 
 def test_tables_that_the_engine_takes_for_one_are_not_read(
