@@ -1,4 +1,4 @@
-"""The engine of one session: in memory, without network, locked to the parts that it may read (guard.md §5)."""
+"""The engine of one session: in memory, without network, locked to the parts that it may read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CONFIG: Mapping[str, str] = {
 
 
 def locked_engine(paths: Sequence[str], *, memory_bytes: int, threads: int) -> duckdb.DuckDBPyConnection:
-    """Return an engine that opens *paths* and nothing else, and whose settings nobody changes any more.
+    """Return an engine that opens *paths* and nothing else, whose settings nobody changes (guard.md §5).
 
     The lock is a second wall: it leaves the parts themselves to be read past their relations, and to be
     written. The first is the guard, the third the worker's own process.
