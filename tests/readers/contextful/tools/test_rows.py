@@ -195,3 +195,32 @@ def test_the_index_of_a_prefix_has_its_tables(example: Any) -> None:
 
     assert head == "Context store research · 1 tables · 3 rows"
     assert [line.split()[0] for line in lines] == ["kb/articles"]
+
+
+# ------------------------------------------------------------------------------------ names
+
+
+@pytest.mark.rule("quoted-identifiers")
+@pytest.mark.parametrize(
+    "column", ['a "b" c', '"); SELECT 1; --', "select", "ключ 键", "a.b", "a'b", "$1", "?", "{x}"]
+)
+def test_a_column_may_be_named_anything(make_context_store: Any, face_of: Any, column: str) -> None:
+    store = make_context_store()
+    hints = {column: "odd"}
+    table = store.table(
+        "a.b-c/d", {column: "utf8"}, column_hints=hints, primary_key=[column], order_by=column
+    )
+    table.run("r-1", [{column: "found here"}, {column: "and here"}])
+    face = face_of(store.root)
+    name = column.replace('"', '""')
+
+    assert [line.id for line in found(face, "here")] == ["a.b-c/d/r-1/0", "a.b-c/d/r-1/1"]
+    assert face("context.describe", table="a.b-c/d")["column_hints"] == hints
+    assert face("context.describe", table="a.b-c/d")["row_count"] == 2
+    shown = face("context.query", sql=f'SELECT "{name}" FROM "a.b-c/d" ORDER BY 1')  # noqa: S608 - above
+    assert (shown["columns"], shown["rows"]) == ([column], [["and here"], ["found here"]])
+    said = row(face.a_call(), RowParams("a.b-c/d/r-1/0"))
+    assert said is not None
+    assert said.text == f"{column}: found here"
+    preview = face("context.file", path="tables/a.b-c/d/data/runs/r-1/ingest-a/part-00000.parquet")
+    assert preview["columns"][0] == column
