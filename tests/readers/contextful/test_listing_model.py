@@ -68,20 +68,16 @@ class Model:
         run_id = f"run-{len(self.runs) // 2:04}"
         if f"{run_id}/{node_id}" in {run.key for run in self.runs}:
             run_id = f"run-{len(self.runs):04}-b"
+        fence = len(self.runs)  # of its own: a node's log may know the same run id of another node
+        logged = {"logged": True, "pipeline": "feed", "fence": fence}
         how: dict[str, dict[str, Any]] = {
             "plain": {},
-            "fenced": {"fence": 3, "pipeline": "feed"},
+            "fenced": {"pipeline": "feed", "fence": fence},
             "frontier": {"replace_frontier": True},
-            "logged": {"logged": True, "fence": 3, "pipeline": "feed", "entry_fence": 3},
-            "waiting": {"logged": True, "fence": 3, "pipeline": "feed"},
-            "other fence": {"logged": True, "fence": 3, "pipeline": "feed", "entry_fence": 4},
-            "other log": {
-                "logged": True,
-                "fence": 3,
-                "pipeline": "feed",
-                "entry_fence": 3,
-                "entry_node": other,
-            },
+            "logged": {**logged, "entry_fence": fence},
+            "waiting": logged,
+            "other fence": {**logged, "entry_fence": fence + 1_000},
+            "other log": {**logged, "entry_fence": fence, "entry_node": other},
             "in flight": {"manifest": False},
         }
         values = [{"id": f"{run_id}-{number}"} for number in range(rows)]
