@@ -17,7 +17,7 @@ __all__ = ["Kept", "admitted", "among", "newest", "rejoined", "rows_of", "window
 
 _SMALLEST_WINDOW = 200
 _WINDOW_FACTOR = 8
-_KEPT_CHARACTERS = 16 * 1024 * 1024
+_KEPT_CHARACTERS = 4 * 1024 * 1024
 _OVERHEAD = 50  # of a cell, in characters
 
 Window = tuple[str, tuple[str, ...], Where, int]

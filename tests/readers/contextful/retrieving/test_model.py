@@ -70,7 +70,7 @@ def read(tmp_path_factory: pytest.TempPathFactory, maker: Any) -> Iterator[Calla
 
         def make(given_rows: list[Row]) -> Session:
             store = stack.enter_context(closing(maker.StoreMaker(tmp_path_factory.mktemp("model"))))
-            table = store.table("t", COLUMNS, content_hash_column="hash")
+            table = store.table("t", COLUMNS, content_hash_column="hash", retrieve={"text": ["body"]})
             for number, at in enumerate(RUNS):
                 table.run(f"r{number}", [row for row in given_rows if row["run"] == number], at)
             session = open_session(load_store(store.root), Bounds(), memory_bytes=1 << 28, threads=1)
