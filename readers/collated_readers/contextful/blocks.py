@@ -17,7 +17,6 @@ from .schemas import declared_columns
 
 __all__ = ["declared_of", "is_restricting"]
 
-_ZONE = "local:device"  # of every session: the daemon serves its own user on this machine
 _ENTRY = re.compile(r"\*|local:device|(?:on-prem|private-cloud|public-cloud):(?:\*|[^\s*]+)")
 
 _Count = Annotated[int, Meta(ge=0)]
@@ -164,12 +163,10 @@ def _withheld(block: _Block) -> str | None:
     for reason, holds in reasons.items():
         if holds:
             return f"{reason}, which is not evaluated here"
-    return _zoned_out(policy.zone.allow) if policy.zone else None
+    return _unknown_zone(policy.zone.allow) if policy.zone else None
 
 
-def _zoned_out(allow: tuple[str, ...]) -> str | None:
-    """Return why the zone of this machine is not admitted; an undeclared zone admits it."""
+def _unknown_zone(allow: tuple[str, ...]) -> str | None:
+    """Return why nobody knows what a zone admits. One that is known may admit nobody here: see `admits`."""
     unknown = [entry for entry in allow if not _ENTRY.fullmatch(entry)]
-    if unknown:
-        return f"its zone has an entry that is not known: {unknown[0]!r:.80}"
-    return None if {"*", _ZONE} & {*allow} else f"its zone does not admit {_ZONE}"
+    return f"its zone has an entry that is not known: {unknown[0]!r:.80}" if unknown else None

@@ -6,6 +6,7 @@ States of stores and sessions on them are kept while nothing was committed since
 from __future__ import annotations
 
 import os
+import resource
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -38,7 +39,8 @@ __all__ = ["Service"]
 _SESSIONS = 16  # pool-entries
 _STATES = 16
 _ANSWERS = 8  # of `store.matches`, whose hits are asked for next
-_MEMORY_BYTES = 512 * 1024 * 1024
+_UNLIMITED_BYTES = 1 << 30  # what a process without a limit is taken to have
+_ENGINES = 0.4  # of the limit: what is asked of it beside that, and its answers, take some too
 _RESULTS_BYTES = 16 * 1024 * 1024  # budget
 
 
@@ -47,15 +49,16 @@ class Service:
 
     def __init__(
         self,
-        memory_bytes: int = _MEMORY_BYTES,
+        memory_bytes: int | None = None,
         threads: int | None = None,
         results_bytes: int = _RESULTS_BYTES,
     ) -> None:
         """Give the engine so much memory, and *threads*, by default one for each processor.
 
-        Rows that may be given again take *results_bytes* at most, 0 for none.
+        By default it gets a share of the memory that the process may take. Rows that may be given again
+        take *results_bytes* at most, 0 for none.
         """
-        self._memory_bytes = memory_bytes
+        self._memory_bytes = memory_bytes or _share(resource.getrlimit(resource.RLIMIT_DATA)[0])
         self._threads = threads or os.cpu_count() or 1
         self._states: OrderedDict[str, ContextStore] = OrderedDict()
         self._sessions: OrderedDict[tuple[str, bytes], tuple[Session, Kept]] = OrderedDict()
@@ -70,6 +73,11 @@ class Service:
             "store.texts": self._texts,
             "store.index": self._index,
         }
+
+    @property
+    def open_sessions(self) -> int:
+        """Return how many sessions are kept for the next question."""
+        return len(self._sessions)
 
     def answer(self, tool: str, root: str, params: dict[str, Any], deadline_s: float) -> Any:
         """Return what *tool* answers of the store at *root*, as it now is; plain values.
@@ -160,3 +168,7 @@ class Service:
 
     def _index(self, call: Call, params: dict[str, Any], budget: Budget) -> str:
         return index(call, params.get("prefix"))
+
+
+def _share(limit_bytes: int) -> int:
+    return int(_ENGINES * (_UNLIMITED_BYTES if limit_bytes == resource.RLIM_INFINITY else limit_bytes))

@@ -9,7 +9,9 @@ from typing import Any
 from collated_readers.codes import RequestError
 from collated_readers.textindex import Text
 
+from .model import Table
 from .reads import Reads
+from .responses import SESSION_ZONE, admits
 from .retrieving.arms import Arm, arm_of, names_of
 from .retrieving.columns import heading_column, joined, text_of
 from .schemas import quoted
@@ -35,12 +37,19 @@ def counted(reads: Reads) -> Counted:
         except RequestError as error:
             warnings.append({"code": error.code, "message": f"table {name}: {error.message}"})
     for name, table in sorted(reads.store.tables.items()):
-        if table.declared.withheld:
-            warnings.append({"code": "withheld", "message": f"table {name}: {table.declared.withheld}"})
+        if reason := _withheld(table):
+            warnings.append({"code": "withheld", "message": f"table {name}: {reason}"})
     details: dict[str, Any] = {"project": reads.store.project}
     return Counted(
         reads.store.digest, len(names), rows, {**details, "warnings": warnings} if warnings else details
     )
+
+
+def _withheld(table: Table) -> str | None:
+    """Return why a table, or every row of it, is not shown."""
+    if table.declared.withheld or admits(table.declared.zone_allow):
+        return table.declared.withheld
+    return f"its zone does not admit {SESSION_ZONE}, so it shows no rows"
 
 
 def texts_after(reads: Reads, after: str | None) -> list[Text]:

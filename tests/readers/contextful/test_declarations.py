@@ -135,8 +135,6 @@ def test_a_name_that_is_declared_twice_is_withheld(declarations: Any) -> None:
         (['class = "phi"'], "a class"),
         (['visibility = { family = "x" }'], "a visibility"),
         (['view = "v"'], "a view"),
-        (['policy.zone.allow = ["on-prem:*"]'], "does not admit local:device"),
-        (["policy.zone.allow = []"], "does not admit local:device"),
         (['policy.zone.allow = ["*", "local:*"]'], "an entry that is not known"),
         (['policy.zone.allow = ["on-prem:**", "local:device"]'], "an entry that is not known"),
         (["policy.zone = {}"], "not understood"),
@@ -166,6 +164,15 @@ def test_a_zone_that_is_not_declared_admits_this_machine_and_so_do_these(
     declarations: Any, lines: list[str]
 ) -> None:
     assert declarations(table(*lines)).tables["t"].withheld is None
+
+
+@pytest.mark.rule("describe-zone")
+@pytest.mark.parametrize("allow", [(), ("on-prem:*",)])
+def test_a_zone_that_keeps_this_machine_out_is_kept_to_by_the_session(
+    declarations: Any, allow: tuple[str, ...]
+) -> None:
+    found = declarations(table(f"policy.zone.allow = {list(allow)}")).tables["t"]
+    assert (found.withheld, found.zone_allow) == (None, allow)
 
 
 def test_a_model_or_a_memory_table_that_is_restricted_is_withheld(declarations: Any) -> None:

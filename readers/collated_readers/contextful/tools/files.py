@@ -9,7 +9,7 @@ from collated_readers.codes import RequestError
 from collated_readers.contextful.model import FileList, Run
 from collated_readers.contextful.reads import Page, Reads
 from collated_readers.contextful.refusals import refused
-from collated_readers.contextful.responses import blocks, internals, respond
+from collated_readers.contextful.responses import admits, blocks, internals, respond
 from collated_readers.contextful.schemas import quoted
 
 from .arguments import Bounded, bounds_of
@@ -61,7 +61,10 @@ def _listed(reads: Reads) -> tuple[dict[str, tuple[str, ...]], list[dict[str, st
 
 
 def _served(reads: Reads) -> list[str]:
-    return sorted(reads.relations & reads.store.tables.keys())
+    """Return the tables whose rows can be read, but for what stands against single ones."""
+    tables = reads.store.tables
+    names = reads.relations & tables.keys()
+    return sorted(name for name in names if admits(tables[name].declared.zone_allow))
 
 
 def file(call: Call, params: File) -> dict[str, Any]:
