@@ -53,6 +53,7 @@ async def refused(methods: Methods, method: str, **params: object) -> RequestFai
 # --------------------------------------------------------------------------- what the daemon says of itself
 
 
+@pytest.mark.rule("build-identity", "required-face")
 async def test_initialize_says_what_this_daemon_speaks(parts: Parts) -> None:
     result = parts.methods.initialize("headers")
 

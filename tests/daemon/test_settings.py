@@ -272,6 +272,7 @@ def test_every_number_has_bounds() -> None:
     assert numbers == set(BOUNDS)
 
 
+@pytest.mark.rule("serve-declaration")
 @pytest.mark.parametrize("key", BOUNDS)
 def test_a_number_may_be_at_its_bounds_and_not_beyond(key: str) -> None:
     smallest, largest = BOUNDS[key]

@@ -107,6 +107,7 @@ BROKEN: dict[str, tuple[bytes, str]] = {
 }
 
 
+@pytest.mark.rule("request-body")
 @pytest.mark.parametrize("kind", BROKEN)
 def test_a_stream_whose_framing_is_broken_is_told_why_and_closed(crowded: Daemon, kind: str) -> None:
     data, code = BROKEN[kind]
@@ -333,6 +334,7 @@ def test_five_hundred_clients_at_once_are_all_answered(crowded: Daemon) -> None:
     assert faults == []
 
 
+@pytest.mark.rule("connection-ceiling")
 def test_one_connection_too_many_is_told_so_and_closed(start_daemon: StartDaemon) -> None:
     daemon = start_daemon("[server]\nmax_connections = 3\n")
     with ExitStack() as stack:
@@ -357,6 +359,7 @@ def _is_admitted(daemon: Daemon) -> bool:
         return "result" in client.receive()
 
 
+@pytest.mark.rule("past-ceiling")
 def test_one_request_too_many_on_a_connection_is_overloaded_and_the_others_are_answered(
     start_daemon: StartDaemon, make_slow_store: MakeSlowStore, slow_query: str
 ) -> None:

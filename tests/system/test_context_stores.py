@@ -100,6 +100,7 @@ def test_a_hit_can_be_read_and_its_words_be_grepped(daemon: Daemon) -> None:
     assert "notes" in daemon.ask("index", store="research")["text"]
 
 
+@pytest.mark.rule("one-projection", "one-response-shape")
 def test_a_statement_is_answered_in_the_seeds_envelope(daemon: Daemon) -> None:
     answer = query(daemon, "SELECT order_id, total_cents FROM orders ORDER BY 2 DESC LIMIT 1")
     assert answer == {
@@ -115,6 +116,7 @@ def test_a_statement_is_answered_in_the_seeds_envelope(daemon: Daemon) -> None:
     }
 
 
+@pytest.mark.rule("in-band-error", "paths-stay-inside")
 @pytest.mark.parametrize(
     ("sql", "code"),
     [
@@ -142,6 +144,7 @@ def test_what_is_not_asked_for_in_the_seeds_words_is_refused(daemon: Daemon) -> 
     )
 
 
+@pytest.mark.rule("change-misses")
 def test_a_commit_a_fold_and_a_new_table_are_seen_at_once(daemon: Daemon, maker: Any) -> None:
     table = maker.table("notes", {"id": "utf8", "body": "utf8"}, primary_key=["id"])
     table.run("r1", [{"id": "a", "body": "first wallaby"}], at="2030-01-01T00:00:00Z")
@@ -200,6 +203,7 @@ def test_a_statement_ends_at_its_deadline_and_others_run_on(daemon: Daemon) -> N
     assert code_of(daemon, lambda: query(daemon, ENDLESS, max_duration_ms=300)) == "ReadDurationExceeded"
 
 
+@pytest.mark.rule("concurrent-statements", "pool-connections")
 def test_many_statements_at_once_are_all_answered(daemon: Daemon) -> None:
     def ask(number: int) -> Any:
         return query(daemon, f"SELECT {number} + count(*) FROM notes")["rows"][0][0]  # noqa: S608 - ours
@@ -209,6 +213,7 @@ def test_many_statements_at_once_are_all_answered(daemon: Daemon) -> None:
     assert answers == [str(number + 5) for number in range(32)]
 
 
+@pytest.mark.rule("project-store")
 def test_a_store_that_is_deleted_while_it_answers_is_a_named_error(daemon: Daemon) -> None:
     shutil.rmtree(daemon.base / "projects" / "research" / ".contextful")
     refused = code_of(daemon, lambda: query(daemon, "SELECT * FROM notes"))

@@ -123,6 +123,7 @@ except (BrokenPipeError, ConnectionResetError):
 """
 
 
+@pytest.mark.rule("per-request-admission", "credential-missing", "admission-refused")
 def test_a_client_of_another_user_is_not_answered(daemon: Daemon, program: Program) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
@@ -215,6 +216,7 @@ def busy(start_daemon: StartDaemon, make_slow_store: MakeSlowStore) -> Daemon:
     return daemon
 
 
+@pytest.mark.rule("stop-drain", "draining-health")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stop_answers_what_was_accepted_and_admits_nothing_new(
     busy: Daemon, slow_query: str, number: signal.Signals
@@ -247,6 +249,7 @@ def _is_draining(client: Any) -> bool:
     return True
 
 
+@pytest.mark.rule("drain-unfinished")
 def test_a_stop_that_cannot_wait_any_longer_names_what_is_unanswered(busy: Daemon, slow_query: str) -> None:
     with busy.client() as client:
         for _ in range(2):
