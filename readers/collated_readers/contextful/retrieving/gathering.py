@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from collated_readers.contextful.reads import Reads
+from collated_readers.contextful.responses import admits
 
 from .arms import EMBEDDING, Arm, Row, arm_of
 from .candidates import Kept, newest, window_of, window_sql
@@ -117,7 +118,8 @@ def _arms(reads: Reads, names: Sequence[str], asked: Asked) -> Iterator[tuple[Ar
 def _probed(
     reads: Reads, arm: Arm, where: Where, asked: Asked, sidecars: Sidecars | None
 ) -> tuple[list[Row], bool]:
-    if not reads.store.tables[arm.table].declared.indexes:
+    declared = reads.store.tables[arm.table].declared
+    if not declared.indexes or not admits(declared.zone_allow):
         return [], False
     from .sidecars import Question, Sidecars, probed  # numpy
 

@@ -38,7 +38,7 @@ class Question(Struct, frozen=True):
 
 
 class Probed(Struct, frozen=True):
-    """Rows that sidecars named, each as often as it was; *is_short* where a probe gave too few."""
+    """Rows that sidecars named; *is_short* where a probe gave too few rows and had named more of them."""
 
     rows: list[Row]
     is_short: bool = False
@@ -128,7 +128,7 @@ class _Probe(Struct, frozen=True):
             taken, size = size, 2 * size
             if len(found) >= limit or taken >= len(order):
                 break
-        return Probed(found, is_short=len(found) < limit)
+        return Probed(found, is_short=len(found) < min(limit, len(order)))
 
     def _admitted(self, order: Sequence[int], names: _Names, column: str) -> list[str]:
         """Return the first identifiers of *order* whose rows meet the filter: a probe's size of them.

@@ -250,13 +250,28 @@ def test_only_declared_sidecars_are_asked(
     assert found.block(0)["candidates_prefloor"] == 200
 
 
+@pytest.mark.rule("excluded-arm", "sidecar-falls-back")
+def test_a_table_that_is_not_for_this_zone_is_not_probed(make: Make, opened: Open, asked: Ask) -> None:
+    reads, held = opened(make(policy={"zone": {"allow": ["public-cloud:*"]}})), Sidecars()
+    found = asked(reads, "storage", query_embedding=[1, 0], sidecars=held)
+    assert (found.block(0)["candidates_prefloor"], len(held)) == (0, 0)
+    assert "underfilled" not in found.block(0)
+
+
+@pytest.mark.rule("adaptive-over-fetch")
+def test_a_probe_that_named_all_it_has_is_not_short(make: Make, opened: Open, asked: Ask) -> None:
+    reads = opened(make(old=12))
+    assert "underfilled" not in asked(reads, "storage", query_embedding=[1, 0], limit=40).block(0)
+    assert asked(reads, "storage", filter={"kind": "k1"}, limit=40).block(0)["underfilled"] is True
+
+
 @pytest.mark.rule("sidecar-falls-back")
 def test_a_vector_of_another_length_asks_no_sidecar(make: Make, opened: Open, asked: Ask) -> None:
     found = asked(opened(make()), "", query_embedding=[1, 0, 0])
     assert found.block(0)["candidates_prefloor"] == 200
 
 
-@pytest.mark.rule("sidecar-size-cap", "fulltext-sealed-cap")
+@pytest.mark.rule("sidecar-size-cap")
 def test_what_is_too_large_stays_closed(
     make_context_store: Make, vectors: Sidecar, fulltext: Sidecar, opened: Open, asked: Ask
 ) -> None:
