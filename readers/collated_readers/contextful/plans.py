@@ -19,6 +19,7 @@ __all__ = ["Plan", "Plans", "Values", "bindable"]
 Values: TypeAlias = Mapping[str, Any] | Sequence[Any]
 
 _MOST = 256  # statements whose plan is remembered
+_WIDTHS = (31, 32, 63, 64, 127)  # of integers, signed and unsigned
 
 
 class Plan(Struct, frozen=True):
@@ -39,7 +40,7 @@ class Plans:
     def plan(self, cursor: duckdb.DuckDBPyConnection, sql: str, values: Values) -> Plan:
         """Return how *sql* is asked; types of parameters may decide those of columns."""
         bound = values.values() if isinstance(values, Mapping) else values
-        key = (sql, *map(type, bound))
+        key = (sql, *map(_kind, bound))
         found = self._plans.get(key)
         if found is None:
             found = self._plans[key] = _plan(cursor, _statement(sql), values)
@@ -47,6 +48,14 @@ class Plans:
                 self._plans.popitem(last=False)
         self._plans.move_to_end(key)
         return found
+
+
+def _kind(value: object) -> tuple[type, int]:
+    """Return what decides which type the engine gives *value*: of an integer, how many bits it takes."""
+    if not isinstance(value, int):
+        return type(value), 0
+    bits = (value if value >= 0 else ~value).bit_length()
+    return type(value), next((width for width in _WIDTHS if bits <= width), bits)
 
 
 def bindable(values: Values) -> dict[str, Any] | list[Any]:

@@ -103,6 +103,8 @@ def key_of(
     declared are in the store's digest.
     """
     store = reads.store
+    # As texts, since values may be wider than what MessagePack has numbers for.
+    bound = repr(values)
     return msgspec.msgpack.encode(
-        (store.root, store.digest, reads.bounds, sql, sorted(touched), values, limit)
+        (store.root, store.digest, reads.bounds, sql, sorted(touched), bound, limit)
     )

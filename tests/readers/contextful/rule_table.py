@@ -26,8 +26,8 @@ _HEAD = (
     "## The rules of contextful's read face",
     "",
     "What the seed asks of a read face, and what is done here. *Built*: the tests named show it, and carry",
-    "the name of the rule as a marker. *Mapped*: something else stands in its place. *Refused*: by name, never",
-    "ignored. *n/a*: there is nothing here that it could be about. Tests are below `tests/`.",
+    "the name of the rule as a marker. *Mapped*: something else stands in its place. *Refused*: by name,",
+    "never ignored. *n/a*: there is nothing here that it could be about. Tests are below `tests/`.",
     "",
 )
 

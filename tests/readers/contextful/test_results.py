@@ -122,6 +122,7 @@ def test_a_key_tells_apart_all_that_rows_depend_on() -> None:
         key_of(known, "SELECT 1", ["t"], {"x": 1.0}, 10),
         key_of(known, "SELECT 1", ["t"], {"x": "1"}, 10),
         key_of(known, "SELECT 1", ["t"], {"x": True}, 10),
+        key_of(known, "SELECT 1", ["t"], {"x": 2**127 - 1}, 10),
         key_of(known, "SELECT 1", ["t"], {}, 11),
         *(key_of(other, "SELECT 1", ["t"], {}, 10) for other in others),
     ]

@@ -205,6 +205,20 @@ def test_a_service_without_a_budget_keeps_no_answers(store: Any, face_of: Callab
 # ------------------------------------------------------------------------- ceilings, counts, builds
 
 
+@pytest.mark.rule("wide-number-shape", "query-binding", "hit-identical")
+@pytest.mark.parametrize("declared", [{}, {"result_cache": "10m"}], ids=["computed", "kept"])
+def test_a_bound_number_has_the_cell_of_its_own_width_whatever_was_bound_before(
+    store: Any, face_of: Callable[..., Face], declared: dict[str, Any]
+) -> None:
+    store.table("t", NOTES, **declared).run("r1", [{"id": "a", "body": "x"}])
+    face = face_of(store.root)
+    numbers = [5, 2**31 - 1, 2**31, 2**63 - 1, 2**63, 2**127 - 1, 0, -(2**31), -(2**31) - 1, -(2**63) - 1]
+    for number in numbers * 2:
+        parameters = {"x": {"type": "integer", "value": number}}
+        ((cell,),) = face.rows("SELECT $x FROM t", parameters=parameters)
+        assert cell == (number if -(2**31) <= number < 2**31 else str(number))
+
+
 @pytest.mark.rule("raw-row-ceiling", "row-ceiling")
 def test_a_join_is_held_to_the_least_ceiling_of_its_tables(store: Any, face_of: Callable[..., Face]) -> None:
     for name, most in (("t", 5), ("u", 3)):
