@@ -27,7 +27,11 @@ def newest_only(
     """
     unknown = {row.arm.table for row in rows if row.key is not None and row.is_newest is None}
     for table in sorted(unknown):
-        _note(reads, [row for row in candidates if row.arm.table == table], wheres[table])
+        _note(
+            reads,
+            [row for row in candidates if row.arm.table == table and row.is_newest is None],
+            wheres[table],
+        )
     return [row for row in rows if row.key is None or row.is_newest]
 
 

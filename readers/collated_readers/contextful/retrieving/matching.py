@@ -47,7 +47,7 @@ def together(tokens: Sequence[str]) -> Callable[[str], bool]:
     """
     skipped = "|".join(sorted(STOP_TOKENS))
     no_word = f"[^{WORD}]"
-    between = f"{no_word}++(?:(?:{skipped}|[a-z0-9]){no_word}++)*"
+    between = f"{no_word}++(?:(?:{skipped}|[{WORD}]){no_word}++)*+"
     pattern = regex.compile(between.join(_word(token) if token.isascii() else token for token in tokens))
     return lambda text: pattern.search(text) is not None
 

@@ -70,6 +70,10 @@ def test_only_ascii_tokens_of_four_characters_take_a_plural() -> None:
         (["battery", "storage"], "battery cell storage", False),
         (["battery", "storage"], "battery storaged", False),
         (["東京", "battery"], "東京 battery", True),
+        (["東京", "battery"], "東京 と x battery", True),
+        (["東京", "battery"], "東京 とと battery", False),
+        (["battery", "storage", "costs"], "battery storage of the costs", True),
+        (["battery", "storage", "costs"], "battery storage; storage costs", False),
         (["one"], "no one", True),
     ],
 )
