@@ -153,6 +153,7 @@ class ContextTable(Struct, omit_defaults=True, kw_only=True):
     retrieval: dict[str, Any] | None = field(default=None, name="contextful.retrieval")
     truncation: dict[str, Any] | None = field(default=None, name="contextful.truncation")
     internals: dict[str, Any] | None = field(default=None, name="contextful.internals")
+    recall: dict[str, Any] | None = field(default=None, name="contextful.recall")
 
 
 ContextAnswer = dict[str, Any]

@@ -68,7 +68,8 @@ def maker(daemon: Daemon) -> Iterator[Any]:
 
 
 def query(daemon: Daemon, sql: str, store: str = "research", **more: object) -> Any:
-    return daemon.ask("context.query", store=store, sql=sql, **more)
+    # Long enough for a worker to start on a busy machine.
+    return daemon.ask("context.query", {"deadline_ms": 30_000, **more}, store=store, sql=sql)
 
 
 def code_of(daemon: Daemon, ask: Callable[[], object]) -> str:

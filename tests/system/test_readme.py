@@ -27,7 +27,7 @@ import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -345,5 +345,7 @@ def test_the_table_of_methods_is_that_of_the_protocol() -> None:
     ]
 
 
-def fields(of: type[msgspec.Struct]) -> list[str]:
+def fields(of: type[Any]) -> list[str]:
+    if not issubclass(of, msgspec.Struct):  # whatever the seed says of that tool
+        return []
     return [field.encode_name for field in msgspec.structs.fields(of)]
