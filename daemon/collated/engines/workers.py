@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any
 
+import msgspec
 import structlog
 from msgspec import Struct
 
@@ -86,7 +87,8 @@ class Workers:
         """Return what the handler answers, in a worker.
 
         Raises:
-            RequestError: the handler's own; `ReadBackendAbsent` where the engine is not installed.
+            RequestError: the handler's own; `ReadBackendAbsent` where the engine is not installed;
+                `invalid_params` for what cannot be passed on to a worker.
             StoreError: the handler's own; `deadline_exceeded` when the budget ended, be it 0.3 s ago;
                 `engine_crashed` when the worker died over it; `engine_memory` when it takes more than a
                 worker has; `internal`.
@@ -96,6 +98,7 @@ class Workers:
                 "ReadBackendAbsent", f"{self._engine} is not installed", "install collated[contextful]"
             )
         budget.check()
+        _check_sayable(params)
         while (answer := self._try(tool, root, params, budget)) is None:
             pass
         if answer.fault is None:
@@ -159,6 +162,14 @@ class Workers:
 
     def _is_spent(self, process: Process) -> bool:
         return process.jobs >= self.limits.jobs or process.resident_bytes > self.limits.memory_bytes // 2
+
+
+def _check_sayable(params: dict[str, Any]) -> None:
+    """Raise `invalid_params` for what JSON can say and MessagePack cannot: a number of 65 bits, say."""
+    try:
+        msgspec.msgpack.encode(params)
+    except (OverflowError, RecursionError, ValueError) as error:
+        raise RequestError("invalid_params", f"an argument cannot be passed on: {error}") from error
 
 
 def _error(fault: Fault, tool: str) -> RequestError | StoreError:

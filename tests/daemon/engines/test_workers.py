@@ -90,6 +90,18 @@ def test_an_answer_may_be_large_but_not_too_large(employ: Employ) -> None:
     assert len(workers.do("echo", text="x" * 8 * MIB)["text"]) == 8 * MIB
 
 
+@pytest.mark.rule("in-band-error")
+@pytest.mark.parametrize("number", [2**64, -(2**63) - 1])
+def test_an_argument_that_cannot_be_passed_on_is_refused_and_costs_no_worker(
+    employ: Employ, number: int
+) -> None:
+    workers = employ()
+    workers.do("echo")
+    assert workers.code_of("echo", text={"value": [number]}) == "invalid_params"
+    assert workers.do("echo", text={"value": [2**64 - 1, -(2**63)]})["asked"] == 2
+    assert workers.stats().started == 1
+
+
 def test_a_handler_that_cannot_be_had_is_a_fault_of_ours(
     employ: Employ, logs: list[MutableMapping[str, Any]]
 ) -> None:
