@@ -82,7 +82,7 @@ class Deadline:
         return (time.monotonic() - self._started) * 1000
 
     def _wait(self) -> None:
-        wait_s = self._ms / 1000
+        wait_s = min(self._ms / 1000, threading.TIMEOUT_MAX)
         while not self._is_left.wait(wait_s):
             wait_s = _AGAIN_S
             with self._lock:

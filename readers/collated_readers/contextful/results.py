@@ -103,8 +103,6 @@ def key_of(
     declared are in the store's digest.
     """
     store = reads.store
-    # As texts, since values may be wider than what MessagePack has numbers for.
-    bound = repr(values)
-    return msgspec.msgpack.encode(
-        (store.root, store.digest, reads.bounds, sql, sorted(touched), bound, limit)
-    )
+    # As texts, since instants and values may be beyond what MessagePack has numbers for.
+    bounds, bound = repr(reads.bounds), repr(values)
+    return msgspec.msgpack.encode((store.root, store.digest, bounds, sql, sorted(touched), bound, limit))

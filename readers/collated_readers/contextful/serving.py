@@ -63,7 +63,7 @@ class Service:
         self._memory_bytes = memory_bytes or _share(resource.getrlimit(resource.RLIMIT_DATA)[0])
         self._threads = threads or os.cpu_count() or 1
         self._states: OrderedDict[str, ContextStore] = OrderedDict()
-        self._sessions: OrderedDict[tuple[str, bytes], tuple[Session, Kept]] = OrderedDict()
+        self._sessions: OrderedDict[tuple[str, str], tuple[Session, Kept]] = OrderedDict()
         self._matches: OrderedDict[tuple[str, bytes], list[Found]] = OrderedDict()
         self._sidecars = Sidecars()
         self._results = Results(results_bytes)
@@ -128,7 +128,7 @@ class Service:
         return self._pooled(store, bounds)[0]
 
     def _pooled(self, store: ContextStore, bounds: Bounds) -> tuple[Session, Kept]:
-        key = (store.root, msgspec.msgpack.encode(bounds))
+        key = (store.root, repr(bounds))  # which may be beyond what MessagePack has numbers for
         if key not in self._sessions:
             while len(self._sessions) >= _SESSIONS:
                 self._sessions.popitem(last=False)[1][0].close()

@@ -92,6 +92,20 @@ def test_whatever_is_committed_is_seen_by_the_next_statement(
     assert face.rows("SELECT count(*) FROM later") == [["0"]]
 
 
+@pytest.mark.rule("bound-arguments", "in-band-error")
+@pytest.mark.parametrize("tool", ["context.query", "context.describe", "corpus.retrieve"])
+@pytest.mark.parametrize(("as_of", "ids"), [("0001-01-01", []), ("9999-12-30T23:59:59.999999999Z", ["a"])])
+def test_a_bound_may_be_any_instant(
+    store: Any, face_of: Callable[..., Face], tool: str, as_of: str, ids: list[str]
+) -> None:
+    store.table("t", NOTES, result_cache="10m").run("r1", [{"id": "a", "body": "x"}])
+    face = face_of(store.root)
+    asked = {"context.query": {"sql": "SELECT id FROM t"}, "corpus.retrieve": {"query": ""}}
+    answer = face(tool, as_of=as_of, **asked.get(tool, {"table": "t"}))
+
+    assert answer.get("row_count", len(answer.get("rows", ids))) == len(ids)
+
+
 @pytest.mark.rule("pool-entries")
 def test_sixteen_sessions_are_kept_and_the_oldest_goes_first(
     store: Any, face_of: Callable[..., Face]
@@ -217,6 +231,13 @@ def test_a_bound_number_has_the_cell_of_its_own_width_whatever_was_bound_before(
         parameters = {"x": {"type": "integer", "value": number}}
         ((cell,),) = face.rows("SELECT $x FROM t", parameters=parameters)
         assert cell == (number if -(2**31) <= number < 2**31 else str(number))
+
+
+@pytest.mark.rule("budget-arguments")
+def test_a_ceiling_of_time_may_be_longer_than_anybody_waits(store: Any, face_of: Callable[..., Face]) -> None:
+    store.table("t", NOTES).run("r1", [{"id": "a", "body": "x"}])
+
+    assert face_of(store.root).rows("SELECT id FROM t", max_duration_ms=2**63 - 1) == [["a"]]
 
 
 @pytest.mark.rule("raw-row-ceiling", "row-ceiling")
