@@ -117,14 +117,17 @@ class SubscribeRunsParams(ContextParams, omit_defaults=True, kw_only=True):
 
 
 class RetrieveParams(BoundParams, omit_defaults=True, kw_only=True):
-    """Ranked rows of the tables whose name begins with `prefix`, of `tables` alone where given."""
+    """Ranked rows of the tables whose name begins with `prefix`, of `tables` alone where given.
+
+    `filter` maps columns to a value or a list of values; what is wrong with it is `FilterBudgetExceeded`.
+    """
 
     query: str
     prefix: str = ""
     tables: list[str] | None = None
     query_embedding: _Vector | None = None
-    filter: dict[str, _Value | list[_Value]] | None = None
-    kinds: list[str] | None = None
+    filter: Any = None
+    kinds: Any = None
     limit: Int | None = None
     since: str | None = None
     min_score: Int | None = None

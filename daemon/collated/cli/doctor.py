@@ -16,6 +16,7 @@ from .details import concerns
 from .escape import visible
 from .line import Line, Meaning, Span, line
 from .outcome import FOUND, NOTHING
+from .overview import missing_walls
 from .session import Session
 
 __all__ = ["doctor"]
@@ -97,8 +98,7 @@ def _judged(status: protocol.StatusResult) -> Iterator[Finding]:
             str(status.sidecars["error"]),
             "answers are right but slower meanwhile; make room, or `collate cache --clear`",
         )
-    confinement = status.engines.get("confinement") or {}
-    for wall in confinement.get("missing", ()):
+    for wall in missing_walls(status.engines):
         message = f"the workers that read context stores run without {wall}, which this system does not have"
         yield Finding("engines", "note", message, "statements are judged all the same before they run")
     yield Finding("watch", "ok", f"{status.watch.get('directories', 0)} directories")

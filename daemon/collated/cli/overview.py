@@ -10,7 +10,7 @@ from .details import concerns, facts, warnings
 from .escape import visible
 from .line import Line, Meaning, Span, line, table
 
-__all__ = ["cache", "cleared", "status", "store", "stores"]
+__all__ = ["cache", "cleared", "missing_walls", "status", "store", "stores"]
 
 _REASON_INDENT = 4
 _STATE_MEANINGS: Mapping[str, Meaning] = {
@@ -117,8 +117,13 @@ def cleared(result: CacheResult) -> Iterator[Line]:
 def _engines(values: Mapping[str, Any]) -> str:
     """Return how the workers of context stores are; what walls they lack is what people should know."""
     counts = {name: value for name, value in values.items() if name not in ("is_available", "confinement")}
-    missing: Sequence[str] = (values.get("confinement") or {}).get("missing", ())
-    return ", ".join([_counts(counts), *(f"without {wall}" for wall in missing)])
+    return ", ".join([_counts(counts), *(f"without {wall}" for wall in missing_walls(values))])
+
+
+def missing_walls(engines: Mapping[str, Any]) -> Sequence[str]:
+    """Return what workers of context stores should be confined by, and this system does not have."""
+    confinement: Mapping[str, Sequence[str]] = engines.get("confinement") or {}
+    return confinement.get("missing", ())
 
 
 def _counts(values: Mapping[str, Any]) -> str:

@@ -23,14 +23,12 @@ from .model import Bounds, ContextStore
 from .responses import blocks, internals
 from .results import Results
 from .retrieving import Kept, RetrieveParams, matches, retrieve
-from .retrieving.arms import names_of
 from .retrieving.sidecars import Sidecars
 from .session import Session, open_session
 from .stamp import stamp_of
 from .texts import counted, texts_after
 from .tools import Call, call_tool
 from .tools.arguments import bounds_of, check_pins, invalid
-from .tools.call import interrupting
 from .tools.grep import grep
 from .tools.index import index
 from .tools.rows import row
@@ -141,10 +139,8 @@ class Service:
     def _retrieve(self, call: Call, params: RetrieveParams) -> dict[str, Any]:
         reads, kept = self._pooled(call.store, bounds_of(params))
         check_pins(reads)
-        names = names_of(reads, params.prefix, params.tables)
-        with interrupting(reads, call.ceilings(params, names)):
-            found = retrieve(reads, params, now_ns=call.now_ns, kept=kept, sidecars=self._sidecars)
-        diagnosis = internals("", found.ceilings, call.elapsed_ms) if params.internals else None
+        found = retrieve(reads, params, now_ns=call.now_ns, kept=kept, sidecars=self._sidecars)
+        diagnosis = internals(found.sql, found.ceilings, call.elapsed_ms) if params.internals else None
         return found.respond(blocks(reads, found.tables), diagnosis)
 
     def _counts(self, call: Call, _: dict[str, Any], budget: Budget) -> Counted:

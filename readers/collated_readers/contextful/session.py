@@ -44,6 +44,9 @@ def open_session(store: ContextStore, bounds: Bounds, *, memory_bytes: int, thre
     return Session(store, bounds, memory_bytes=memory_bytes, threads=threads)
 
 
+_NO_MEMORY = "it takes more memory than it may; ask for fewer rows or columns, or group by fewer values"
+
+
 class Session:
     """Implements `Reads` over DuckDB. For one thread; only `interrupting` has one of its own."""
 
@@ -282,6 +285,8 @@ class Session:
                     self._check_there(name)
                 except RequestError as gone:
                     return gone
+        if isinstance(error, duckdb.OutOfMemoryException):  # whose own words advise settings that are locked
+            return refused("engine_error", _NO_MEMORY)
         text = _ABSOLUTE.sub("<path>", self._root.sub("<part>", str(error)))
         text = _LINE.sub(lambda match: f"LINE {max(1, int(match[1]) - before)}:", text)
         return refused("engine_error", text[:_LONGEST_MESSAGE])
