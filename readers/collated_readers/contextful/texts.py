@@ -20,7 +20,7 @@ from .wire import Counted
 
 __all__ = ["counted", "texts_after"]
 
-_ROWS = 20_000  # of a page
+_ROWS = 100_000  # of a table, the newest; what is older is found by the tools and by the store's own ranking
 _BYTES = 16 * 1024 * 1024  # after so many a page ends
 _KIND = "row"
 
@@ -55,14 +55,14 @@ def _withheld(table: Table) -> str | None:
 def texts_after(reads: Reads, after: str | None) -> list[Text]:
     """Return the next texts in the order of tables and then of names; none when there are no more.
 
-    Two rows of one name, of runs of two nodes, are one text, the first's.
+    Of a table with very many rows only the newest are among them. Two rows of one name, of runs of two nodes, are one text, the first's.
     """
     page: list[Text] = []
     size = 0
     for text in _texts(reads, after):
         page.append(text)
         size += len(text.text)
-        if len(page) >= _ROWS or size >= _BYTES:
+        if size >= _BYTES:
             break
     return page
 
@@ -95,9 +95,11 @@ def _arms(reads: Reads) -> Iterator[Arm]:
 def _rows(reads: Reads, arm: Arm, after: str) -> Iterator[Text]:
     columns = list(dict.fromkeys((*arm.scored, *arm.shown)))
     chosen = ", ".join([NAME, *map(quoted, columns)])
-    site = ', "_site_id"' if "_site_id" in arm.types else ""
+    site = ["_site_id"] if "_site_id" in arm.types else []
+    order = ", ".join([NAME, *map(quoted, (*site, *columns))])  # of one name, always the same first
+    newest = f"(SELECT * FROM {quoted(arm.table)} ORDER BY {arm.order} LIMIT {_ROWS})"  # noqa: S608
     while True:
-        sql = f"SELECT {chosen} FROM {quoted(arm.table)} WHERE {NAME} > ? ORDER BY {NAME}{site}"  # noqa: S608
+        sql = f"SELECT {chosen} FROM {newest} WHERE {NAME} > ? ORDER BY {order}"  # noqa: S608
         page = reads.query(sql, [after], limit=_ROWS)
         for name, rows in groupby(page.rows, key=lambda row: row[0]):
             cells = dict(zip(columns, next(rows)[1:], strict=True))

@@ -51,7 +51,8 @@ def run(bench: Bench, report: Report) -> None:
 
 
 def _is_open(asker: Asker) -> bool:
-    return bool(asker.status()["stores"].get("open"))
+    status = asker.status()  # its texts are indexed too, which takes a worker
+    return bool(status["stores"].get("open") and status["sidecars"].get("ready"))
 
 
 # --------------------------------------------------------------------------- the store
