@@ -19,7 +19,6 @@ from .jobs import Confinement
 __all__ = ["confine"]
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
-_NICENESS = 5
 _OPEN_FILES = 4096
 _IGNORED = (
     "SIGINT",
@@ -52,8 +51,6 @@ def confine(memory_bytes: int) -> Confinement:
 
 
 def _give_way() -> None:
-    with suppress(OSError):  # forbidden by whoever confines us
-        os.nice(_NICENESS)
     with suppress(OSError):  # should memory be short, rather us than anybody else
         Path("/proc/self/oom_score_adj").write_text("500", encoding="ascii")
 

@@ -55,7 +55,8 @@ def _withheld(table: Table) -> str | None:
 def texts_after(reads: Reads, after: str | None) -> list[Text]:
     """Return the next texts in the order of tables and then of names; none when there are no more.
 
-    Of a table with very many rows only the newest are among them. Two rows of one name, of runs of two nodes, are one text, the first's.
+    Of a table with very many rows only the newest are among them. Two rows of one name, of runs of two
+    nodes, are one text, the first's.
     """
     page: list[Text] = []
     size = 0
