@@ -115,7 +115,7 @@ def _survey(tree: Any) -> Survey:
         statements = tree["statements"]
         if len(statements) != 1:
             raise refused("StatementNotReadOnly", f"there are {len(statements)} statements, not one")
-        return survey(statements[0])
+        return survey(statements[0]["node"])
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         # A tree of another shape than this release's: nothing in it is known to be harmless.
         raise refused("StatementNotReadOnly", "the engine's tree is not one that is known") from error

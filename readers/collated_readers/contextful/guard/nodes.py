@@ -7,9 +7,16 @@ body of a `WITH` may be a COPY or an INSERT (guard.md §9), and a new release ma
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
-__all__ = ["SQL_TYPES", "SYSTEM_SCHEMAS", "is_known_expression", "is_known_node", "is_known_setting"]
+__all__ = [
+    "SQL_TYPES",
+    "SYSTEM_SCHEMAS",
+    "is_known_expression",
+    "is_known_node",
+    "is_known_setting",
+    "is_query",
+]
 
 _QUERIES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE"})
 _TABLES = frozenset({"BASE_TABLE", "EMPTY", "EXPRESSION_LIST", "JOIN", "PIVOT", "SUBQUERY"})
@@ -103,6 +110,11 @@ SQL_TYPES = frozenset(_SQL_TYPES.split()) | {"time with time zone", "timestamp w
 
 SYSTEM_SCHEMAS = frozenset({"information_schema", "pg_catalog", "system", "temp"})
 """The catalogs and schemas that are the engine's own (guard.md §2), in lower case."""
+
+
+def is_query(node: Any) -> bool:
+    """Tell whether *node* is a query that only reads: what a statement is."""
+    return isinstance(node, dict) and cast("dict[str, Any]", node).get("type") in _QUERIES
 
 
 def is_known_node(kind: str) -> bool:

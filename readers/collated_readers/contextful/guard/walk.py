@@ -15,7 +15,7 @@ from collated_readers.codes import RequestError
 from collated_readers.contextful.refusals import refused
 
 from .functions import VOLATILE, is_allowed, why_refused
-from .nodes import SQL_TYPES, SYSTEM_SCHEMAS, is_known_expression, is_known_node, is_known_setting
+from .nodes import SQL_TYPES, SYSTEM_SCHEMAS, is_known_expression, is_known_node, is_known_setting, is_query
 from .scopes import Parts, Scope
 
 __all__ = ["MAX_DEPTH", "MAX_OBJECTS", "Placeholder", "Survey", "survey"]
@@ -69,11 +69,14 @@ class _Place(NamedTuple):
 
 
 def survey(tree: Any) -> Survey:
-    """Walk a statement's whole tree.
+    """Walk the whole tree of a statement, from its query on.
 
     Raises:
-        RequestError: `StatementNotReadOnly` for more than `MAX_OBJECTS` or `MAX_DEPTH` levels of them.
+        RequestError: `StatementNotReadOnly` for what is no query, and for more than `MAX_OBJECTS` or
+            `MAX_DEPTH` levels of them.
     """
+    if not is_query(tree):
+        raise refused("StatementNotReadOnly", "the statement is no query")
     found = Survey()
     waiting, count = [_Place(tree, {}, 0, 0, has_columns=False)], 0
     while waiting:
@@ -219,7 +222,7 @@ def _right(node: _Node, place: _Place, found: Survey) -> _Place:
 
 def _with_columns(node: _Node, place: _Place) -> _Place:
     source: _Node = node.get("from_table") or {"type": "EMPTY"}
-    return place if source["type"] == "EMPTY" else place._replace(has_columns=True)
+    return place if source["type"] in ("EMPTY", "EXPRESSION_LIST") else place._replace(has_columns=True)
 
 
 def _with_entries(cte_map: _Node, place: _Place, found: Survey) -> tuple[list[_Place], Scope]:
