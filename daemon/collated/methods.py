@@ -4,7 +4,7 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ __all__ = ["Gauges", "Methods"]
 
 _LONGEST_S = 60.0
 _LEXICAL = ("search", "grep")  # what sidecars are for
+_BACKENDS = ("duckdb", "fts", "hnsw")  # the seed's names of the engine and of the sidecars that are read
 _REMEMBERED = (*_LEXICAL, "symbols", "references", "impact", "chunk", "vectors.search")
 
 
@@ -124,10 +125,14 @@ class Methods:
 
     # ----------------------------------------------------------------- at once
 
-    def initialize(self, framing: str) -> protocol.InitializeResult:
-        """Return what this daemon speaks over a connection of *framing*."""
+    def initialize(self, framing: str, require: Sequence[str] = ()) -> protocol.InitializeResult:
+        """Return what this daemon speaks over a connection of *framing*.
+
+        Raises:
+            RequestFailed: `RequiredFaceAbsent` for what is required and not there.
+        """
         server = self.settings.server
-        return protocol.InitializeResult(
+        result = protocol.InitializeResult(
             protocol=protocol.PROTOCOL_VERSION,
             server={"name": "collated", "version": __version__},
             framing=framing,
@@ -138,7 +143,12 @@ class Methods:
                 "max_in_flight": server.max_in_flight,
                 "deadline_s": self.settings.search.deadline_s,
             },
+            backends=list(_BACKENDS) if self._engine.is_available else [],
         )
+        if absent := set(require) - {*result.methods, *result.formats, *result.backends}:
+            message = f"RequiredFaceAbsent: there is no {', '.join(sorted(absent)):.500}"
+            raise RequestFailed("RequiredFaceAbsent", message, "`initialize` without `require` lists all")
+        return result
 
     def status(self, _: protocol.NoParams) -> StatusResult:
         """Return how the daemon is."""

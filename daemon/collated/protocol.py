@@ -175,10 +175,14 @@ class ClientInfo(Struct):
 
 
 class InitializeParams(Struct):
-    """Tolerant of unknown fields, unlike all others, so that old and new can meet."""
+    """Tolerant of unknown fields, unlike all others, so that old and new can meet.
+
+    `require` are methods, formats and backends without which the client would rather not go on.
+    """
 
     client: ClientInfo | None = None
     protocol: Int = PROTOCOL_VERSION
+    require: list[str] = field(default_factory=list[str])
 
 
 class StoresParams(Params):
@@ -238,7 +242,7 @@ class StoreStatus(Struct):
 
 
 class InitializeResult(Struct):
-    """What this daemon speaks."""
+    """What this daemon speaks. `backends` are what it asks context stores with."""
 
     protocol: int
     server: dict[str, str]
@@ -246,6 +250,7 @@ class InitializeResult(Struct):
     methods: list[str]
     formats: dict[str, str]
     limits: dict[str, float]
+    backends: list[str] = field(default_factory=list[str])
 
 
 class PingResult(Struct):

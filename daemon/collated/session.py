@@ -64,7 +64,7 @@ class Session:
         self._running: dict[Id, anyio.CancelScope] = {}
         self._unanswered = 0
         self._at_once: dict[str, Callable[[Any], Struct]] = {
-            "initialize": lambda _: methods.initialize(self._codec_of().framing),
+            "initialize": lambda params: methods.initialize(self._codec_of().framing, params.require),
             "status": methods.status,
             "stores": methods.stores,
             "subscribe": self._subscribe,

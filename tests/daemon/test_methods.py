@@ -53,7 +53,6 @@ async def refused(methods: Methods, method: str, **params: object) -> RequestFai
 # --------------------------------------------------------------------------- what the daemon says of itself
 
 
-@pytest.mark.rule("build-identity", "required-face")
 async def test_initialize_says_what_this_daemon_speaks(parts: Parts) -> None:
     result = parts.methods.initialize("headers")
 
@@ -61,6 +60,18 @@ async def test_initialize_says_what_this_daemon_speaks(parts: Parts) -> None:
     assert result.methods == sorted(METHODS)
     assert result.formats == {reader.format: reader.versions for reader in READERS}
     assert result.limits == {"max_frame_bytes": 8_388_608, "max_in_flight": 64, "deadline_s": 2.0}
+    assert result.backends == []  # no engine is part of these
+
+
+@pytest.mark.rule("required-face")
+async def test_a_client_may_require_what_is_reported_and_nothing_else(parts: Parts) -> None:
+    reported = parts.methods.initialize("headers")
+    require = [*reported.methods, *reported.formats, *reported.backends]
+
+    assert parts.methods.initialize("headers", require) == reported
+    with pytest.raises(RequestFailed, match=r"no gpu, memory\.explain") as caught:
+        parts.methods.initialize("headers", [*require, "memory.explain", "gpu"])
+    assert caught.value.code == "RequiredFaceAbsent"
 
 
 async def test_status_counts_stores_by_state(parts: Parts) -> None:

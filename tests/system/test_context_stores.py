@@ -230,6 +230,15 @@ def test_a_bad_table_costs_no_other_its_answers(daemon: Daemon) -> None:
     assert code_of(daemon, lambda: query(daemon, "SELECT * FROM orders")) == "StoreManifestUnreadable"
 
 
+@pytest.mark.rule("build-identity", "required-face")
+def test_a_client_is_told_what_reads_and_may_require_it(daemon: Daemon) -> None:
+    hello = daemon.ask("initialize", require=["contextful", "context.query", "hnsw"])
+    assert hello["backends"] == ["duckdb", "fts", "hnsw"]
+    assert (
+        code_of(daemon, lambda: daemon.ask("initialize", require=["memory.explain"])) == "RequiredFaceAbsent"
+    )
+
+
 def test_the_engine_is_no_part_of_the_daemon(daemon: Daemon) -> None:
     query(daemon, "SELECT 1")
     assert "duckdb" not in Path(f"/proc/{daemon.pid}/maps").read_text()
