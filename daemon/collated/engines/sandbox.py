@@ -6,7 +6,6 @@ core dumps are bounded, and the process ends with its parent.
 """
 
 import ctypes
-import os
 import resource
 import signal
 import sys
