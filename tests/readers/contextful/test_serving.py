@@ -334,3 +334,48 @@ def test_text_that_is_not_one_statement_runs_no_part_of_it(
 
     assert refused.value.code in ("StatementNotReadOnly", "engine_error")
     assert face.rows("SELECT id FROM t") == [["a"]]
+
+
+# ------------------------------------------------------------------------- names
+
+ODD = (
+    'a"b',
+    "it's",
+    "select",
+    "x; DROP TABLE t",
+    "%s",
+    "{}",
+    "$1",
+    "?",
+    "--",
+    "/*",
+    "tïtle",
+    "a.b",
+    " ",
+    "\\",
+)
+ODDLY_KEYED = {"primary_key": ['a"b'], "order_by": "it's", "retrieve": {"text": ["select", "?", "%s"]}}
+
+
+@pytest.mark.rule("quoted-identifiers")
+def test_columns_may_be_named_anything_whatever_is_asked(store: Any, face_of: Callable[..., Face]) -> None:
+    table = store.table("kb/odd", dict.fromkeys(ODD, "utf8"), **ODDLY_KEYED)
+    for run, order in (("r1", "1"), ("r2", "2")):
+        row = {name: f"solar {name}" for name in ODD}
+        table.run(run, [{**row, 'a"b': "key", "it's": order}], at=f"2030-01-0{order}T00:00:00Z")
+    face = face_of(store.root)
+    (row,) = face.rows('SELECT * FROM "kb/odd"')
+
+    assert row[: len(ODD)] == ["key", "2", *(f"solar {name}" for name in ODD[2:])]
+    described = face("context.describe", table="kb/odd")
+    assert described["row_count"] == 1
+    assert [column["name"] for column in described["columns"]][: len(ODD)] == list(ODD)
+    ranked = face("corpus.retrieve", query="solar", filter={"x; DROP TABLE t": "solar x; DROP TABLE t"})
+    assert len(ranked["rows"]) == 1
+    assert face("context.reference", table="kb/odd", run_id="r2", row_seq=0)["rows"] == [[True, "available"]]
+    path = "tables/kb/odd/data/runs/r2/ingest-a/part-00000.parquet"
+    assert face("context.file", path=path)["rows"][0][: len(ODD)] == row[: len(ODD)]
+    lines = face("store.grep", pattern="solar", is_regex=False, within=[], limit=50, among=None)
+    assert {line["id"] for line in lines} == {"kb/odd/r2/0"}
+    assert [text["id"] for text in face("store.texts", after=None)] == ["kb/odd/r2/0"]
+    assert "DROP TABLE" in face("store.row", id="kb/odd/r2/0")["text"]
