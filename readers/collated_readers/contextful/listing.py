@@ -19,15 +19,13 @@ _NOTHING: frozenset[str] = frozenset()
 
 
 def files_of(root: str, table: Table, bounds: Bounds) -> FileList:
-    """Return the files of *table* in the store at *root*, all of which are there.
+    """Return the files of *table* in the store at *root*; that they are there is for `check_parts` to say.
 
     Raises:
-        RequestError: as `file_list` and `check_parts`.
+        RequestError: as `file_list`.
     """
     is_bounded = bounds.as_of is not None or table.name in bounds.pin
-    found = file_list(table, bounds, collected_of(root, table) if is_bounded else _NOTHING)
-    check_parts(root, table, found)
-    return found
+    return file_list(table, bounds, collected_of(root, table) if is_bounded else _NOTHING)
 
 
 def file_list(table: Table, bounds: Bounds, collected: Set[str] = _NOTHING) -> FileList:

@@ -182,7 +182,8 @@ def test_a_part_that_is_gone_is_named_and_nothing_is_read_without_it(
     table, store = two_folds
     name = f"snapshots/{table.current}/part-00000.parquet"
     (table.folder / "data" / name).unlink()
-    error = refusal(lambda: files_of(store.root, store.tables["t"], Bounds()))
+    found = files_of(store.root, store.tables["t"], Bounds())
+    error = refusal(lambda: check_parts(store.root, store.tables["t"], found))
     assert (error.code, name in error.message) == ("ReadPartUnavailable", True)
     assert store.root not in error.message
 
