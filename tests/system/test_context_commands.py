@@ -99,6 +99,7 @@ def test_a_stores_tables_are_described(research: Daemon) -> None:
     assert tables["notes"]["limits"] == {"max_rows": 50, "max_duration_ms": 5000}
 
 
+@pytest.mark.rule("operator-metadata")
 def test_one_table_is_described_whole(research: Daemon) -> None:
     ran = research.collate("tables", NAME, "--table", "notes")
 
@@ -109,6 +110,7 @@ def test_one_table_is_described_whole(research: Daemon) -> None:
     assert answer(research, "tables", NAME, "--table", "notes")["row_count"] == 5
 
 
+@pytest.mark.rule("project-store", "unregistered-relation")
 def test_what_is_not_there_is_not_found(research: Daemon) -> None:
     for typed, said in (
         (("tables", NAME, "--table", "nope"), "EnforceUnknownRelation"),
@@ -177,6 +179,7 @@ def test_rows_are_shown_as_a_table(research: Daemon) -> None:
     ]
 
 
+@pytest.mark.rule("one-projection", "query.operator-verb")
 def test_json_is_the_wires(research: Daemon) -> None:
     sql = "SELECT note_id, title FROM notes ORDER BY 1"
 
@@ -223,6 +226,7 @@ def test_a_read_as_of_an_instant_has_what_was_committed(research: Daemon) -> Non
     assert answer(research, *typed, "2030-01-15")["rows"] == [["4"]]
 
 
+@pytest.mark.rule("raw-row-ceiling", "truncation-cause")
 def test_it_is_said_what_cut_the_rows(research: Daemon) -> None:
     sql = "SELECT a.note_id FROM notes a, notes b, notes c"
     by_rows = research.collate("query", NAME, sql)
@@ -239,6 +243,7 @@ def test_it_is_said_what_cut_the_rows(research: Daemon) -> None:
     assert "ReadResponseTooLarge" in too_small.stderr
 
 
+@pytest.mark.rule("in-band-error", "query.engine-fault")
 @pytest.mark.parametrize(
     ("sql", "identifier"),
     [
