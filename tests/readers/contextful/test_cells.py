@@ -174,6 +174,7 @@ def test_a_statement_stands_within_another_as_it_is(ask: Ask, sql: str) -> None:
         assert ask(sql) == [list(row) for row in engine.execute(sql).fetchall()]
 
 
+@pytest.mark.slow
 def test_order_is_the_statements_own(ask: Ask) -> None:
     rows = ask("SELECT i, i % 7 AS k FROM range(50000) t(i) ORDER BY k DESC, hash(i)")
     assert [row[1] for row in rows] == sorted((row[1] for row in rows), reverse=True)

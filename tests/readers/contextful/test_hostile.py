@@ -146,6 +146,7 @@ def test_what_is_no_manifest_blocks_its_table_alone(folded_store: Any, file: str
     assert code(table_of(folded_store)) == "StoreManifestUnreadable"
 
 
+@pytest.mark.slow
 def test_a_manifest_that_was_cut_off_anywhere_blocks_its_table_alone(folded_store: Any) -> None:
     manifest = folded_store.root / "tables" / "t" / RUN
     whole = manifest.read_bytes()

@@ -209,6 +209,7 @@ def fresh(maker: ModuleType) -> Iterator[Callable[[], Any]]:
         folder.cleanup()
 
 
+@pytest.mark.slow
 @pytest.mark.rule("connection-views", "change-misses", "after-commit")
 @given(epochs=EPOCHS, bounds=BOUNDS, is_replaced=st.booleans())
 @example(

@@ -378,6 +378,7 @@ def plain(rows: Sequence[Mapping[str, Any]], key: Sequence[str], order: str) -> 
     return list(best.values())
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @given(
     events=st.lists(event(), min_size=1, max_size=6),

@@ -106,6 +106,7 @@ def test_a_bound_may_be_any_instant(
     assert answer.get("row_count", len(answer.get("rows", ids))) == len(ids)
 
 
+@pytest.mark.slow
 @pytest.mark.rule("pool-entries")
 def test_sixteen_sessions_are_kept_and_the_oldest_goes_first(
     store: Any, face_of: Callable[..., Face]

@@ -333,6 +333,7 @@ def test_trees_are_read_without_running_anything(worked_example: Path, opened: O
     assert refusal(lambda: session.tree("SELECT 1" + " + 1" * 900)) == "StatementNotReadOnly"
 
 
+@pytest.mark.slow
 def test_order_survives_what_is_put_around_a_statement(worked_example: Path, opened: Open) -> None:
     session = opened(worked_example)
     sql = "SELECT hash(i)::UBIGINT AS h FROM range(300000) t(i) ORDER BY h"

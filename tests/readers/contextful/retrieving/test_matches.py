@@ -51,6 +51,7 @@ def test_one_token_is_a_phrase_wherever_it_stands(make_context_store: Make, open
     assert (found.tier, found.heading_path, found.doc) == ("phrase", "t", "t")
 
 
+@pytest.mark.slow
 def test_all_rows_of_all_tables_are_looked_at_not_only_the_newest(
     make_context_store: Make, opened: Open
 ) -> None:
@@ -128,6 +129,7 @@ def test_columns_that_are_no_text_are_searched_where_they_are_declared(
 WORDS = ["solar", "battery", "storage", "the", "cells", "东京", "grids"]
 
 
+@pytest.mark.slow
 @given(
     documents=st.lists(st.lists(st.sampled_from(WORDS), max_size=6), min_size=1, max_size=8),
     query=st.lists(st.sampled_from(WORDS), min_size=1, max_size=4),

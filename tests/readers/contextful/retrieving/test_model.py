@@ -43,6 +43,7 @@ rows = st.lists(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.rule("ranked-call", "relevance-floor", "row-key-dedup", "fusion", "question-window-is-a-tier")
 @given(
     given_rows=rows,

@@ -89,6 +89,7 @@ def _times(token: str, terms: list[str], tokenizer: str) -> int:
     return sum(1 for at in range(len(terms)) if terms[at : at + len(wanted)] == wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.rule("sidecar-falls-back")
 def test_whatever_byte_is_damaged_it_is_unusable_or_names_what_it_likes(
     fulltext: Make, entry_of: EntryOf

@@ -101,6 +101,7 @@ def _ids(rows: list[dict[str, Any]]) -> list[str]:
     return [row["_row"]["id"] for row in rows]
 
 
+@pytest.mark.slow
 @pytest.mark.rule("sidecar-generates-candidates", "fulltext-probe", "candidate-window", "gain-never-loss")
 def test_words_outside_the_window_are_found(make: Make, opened: Open, asked: Ask, rows_of: RowsOf) -> None:
     found = asked(opened(make()), "storage cells", limit=20)
@@ -129,6 +130,7 @@ def test_a_row_is_worth_the_same_however_it_was_found(
     assert all(by_id[row["_row"]["id"]] == (row["_score"], row["_vscore"]) for row in probed)
 
 
+@pytest.mark.slow
 @pytest.mark.rule("filtered-traversal", "filtered-exact-threshold", "filter-matches-nothing")
 def test_a_filter_admits_what_it_admits_and_the_probe_goes_on(
     make: Make, opened: Open, asked: Ask, rows_of: RowsOf
@@ -306,6 +308,7 @@ def pair(template: Callable[[int], Path]) -> Iterator[tuple[Session, Session]]:
         yield sessions[0], sessions[1]
 
 
+@pytest.mark.slow
 @pytest.mark.rule("gain-never-loss")
 @given(
     st.lists(st.sampled_from(["storage", "wind", "cells", "7", "zebra"]), min_size=1, max_size=3, unique=True)
@@ -327,6 +330,7 @@ def test_with_sidecars_no_candidate_is_lost(
     assert wide["candidates"] >= narrow["candidates"]
 
 
+@pytest.mark.slow
 @pytest.mark.rule("sidecar-falls-back")
 def test_damaged_sidecars_give_no_row_that_is_not_of_the_table(
     make: Make, opened: Open, asked: Ask, rows_of: RowsOf
