@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collated_readers import RequestError
@@ -71,6 +71,8 @@ def answer(service: Service, root: Path, sql: str, bounds: dict[str, Any]) -> An
 
 
 @pytest.mark.rule("change-misses", "frontier-invalidates", "hit-identical", "session-pool")
+@pytest.mark.slow
+@settings(max_examples=30)
 @given(steps=st.lists(STEP, max_size=6))
 def test_an_old_worker_answers_as_a_new_one(maker: ModuleType, steps: list[tuple[Any, ...]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
