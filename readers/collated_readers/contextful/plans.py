@@ -5,6 +5,7 @@ The engine says what the columns are before anything runs; see `cells` for what 
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
@@ -13,12 +14,14 @@ import duckdb
 from msgspec import Struct
 
 from .cells import Cell, cell_of
+from .refusals import refused
 
 __all__ = ["Plan", "Plans", "Values", "bindable"]
 
 Values: TypeAlias = Mapping[str, Any] | Sequence[Any]
 
 _MOST = 256  # statements whose plan is remembered
+_PLACES = re.compile(r'"query_location(?:_length)?":\d+')  # never within a string: its quotes are escaped
 _WIDTHS = (31, 32, 63, 64, 127)  # of integers, signed and unsigned
 
 
@@ -43,7 +46,7 @@ class Plans:
         key = (sql, *map(_kind, bound))
         found = self._plans.get(key)
         if found is None:
-            found = self._plans[key] = _plan(cursor, _statement(sql), values)
+            found = self._plans[key] = _plan(cursor, _statement(cursor, sql), values)
             if len(self._plans) > _MOST:
                 self._plans.popitem(last=False)
         self._plans.move_to_end(key)
@@ -76,8 +79,12 @@ def _plan(cursor: duckdb.DuckDBPyConnection, body: str, values: Values) -> Plan:
     return Plan(tuple(names), cells, f"SELECT {asked} FROM {inner} AS s({', '.join(own)})")  # noqa: S608 - judged
 
 
-def _statement(sql: str) -> str:
-    """Return *sql*, which is one statement, so that it can stand within another: without its semicolon."""
+def _statement(cursor: duckdb.DuckDBPyConnection, sql: str) -> str:
+    """Return *sql*, which is one statement, so that it can stand within another: without its semicolon.
+
+    Raises:
+        RequestError: `engine_error` where that would make it another statement than was judged.
+    """
     if ";" not in sql:
         return sql
     try:
@@ -87,4 +94,14 @@ def _statement(sql: str) -> str:
     for offset, _ in duckdb.tokenize(sql):
         if text[offset] == ord(";"):
             text[offset] = ord(" ")
-    return text.decode()
+    without = text.decode()
+    # The engine's tokens are not always its parser's: to them, a no-break space before E'…' ends the E.
+    if _tree(cursor, without) != _tree(cursor, sql):
+        raise refused("engine_error", "the statement has a semicolon where none can be")
+    return without
+
+
+def _tree(cursor: duckdb.DuckDBPyConnection, sql: str) -> str:
+    """Return the engine's serialized tree of *sql*, without where in the text things are."""
+    found = cursor.execute("SELECT json_serialize_sql(CAST(? AS VARCHAR))", [f"{sql}\n"]).fetchone()
+    return "" if found is None else _PLACES.sub("", found[0])

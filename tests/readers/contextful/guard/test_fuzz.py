@@ -6,8 +6,9 @@ reads nothing but relations that are registered, and what reads only those and d
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from hypothesis import strategies as st
 
 from collated_readers import RequestError
 from collated_readers.contextful.guard import Judged
+from collated_readers.contextful.plans import Plans
+from collated_readers.contextful.session import Session
 
 Judge = Callable[..., Judged]
 Reads = Callable[[str], set[str]]
@@ -201,6 +204,69 @@ def test_whatever_passes_of_a_mixture_reads_what_is_registered(
     except duckdb.Error:
         return
     assert read <= relations, text
+
+
+ODD = [
+    *("\xa0", "\u2003", "\u2028", "\u3000", "\ufeff", "\x85", "\x1f", ";", ";;", "-- ", "--\r", "/*", "*/"),
+    *("$$", "'", '"', "E'\\'", "\\", "\xa0E'\\'\"'", ' --"', '"x;y"', "é", "\n", "/* ; */", "$t$", "''"),
+]
+
+
+@st.composite
+def odd_mixtures(draw: st.DrawFn) -> str:
+    """Return a statement of the corpora with what lexers trip over here and there, often at its end."""
+    tokens = list(draw(st.sampled_from(CORPUS)))
+    for _ in range(draw(st.integers(1, 4))):
+        at = draw(st.integers(0, len(tokens)) | st.just(len(tokens)))
+        tokens.insert(at, draw(st.sampled_from(ODD)))
+    return "".join(tokens)
+
+
+@pytest.mark.rule("engine-own-parse")
+@given(text=odd_mixtures())
+def test_what_runs_is_what_was_judged(session: Session, judged: Judge, text: str) -> None:
+    """A statement runs within another one, which must not make it another statement."""
+    try:
+        verdict = judged(text, parameters_of(text))
+        session.touch(verdict.relations)
+        inner = within(session, text, verdict.values)
+    except RequestError:
+        return
+    assert inner == without_places(session.tree(text)["statements"][0]["node"]), text
+
+
+def within(session: Session, text: str, values: Mapping[str, Any]) -> Any:
+    """Return the tree of a statement as it stands in the one that is run."""
+    with duckdb.connect() as engine:
+        for name in session.relations:
+            columns = ", ".join(f'"{each.name}" {each.type}' for each in session.columns(name))
+            engine.execute(f'CREATE TABLE "{name}" ({columns})')
+        try:
+            sql = Plans().plan(engine, text, values).sql
+        except duckdb.Error as error:
+            raise RequestError("engine_error", str(error)) from error
+    return without_places(session.tree(sql)["statements"][0]["node"]["from_table"]["subquery"]["node"])
+
+
+def without_places(node: Any) -> Any:
+    """Return a tree without where in the text things are."""
+    return json.loads(re.sub(r'"query_location(_length)?": \d+', '"": 0', json.dumps(node)))
+
+
+@pytest.mark.rule("engine-own-parse", "relation-allowlist")
+@pytest.mark.parametrize(
+    "text",
+    [
+        'WITH "duckdb_views\xa0" AS (SELECT 1) FROM duckdb_views\xa0',
+        'WITH "secret\xa0" AS (SELECT 1) SELECT * FROM secret\xa0',
+        'WITH "a;b" AS (SELECT 1 AS v) SELECT v, \xa0E\'\\\'"\' AS w FROM "a;b" --"',
+    ],
+)
+def test_no_space_or_semicolon_makes_it_another_statement(session: Session, judged: Judge, text: str) -> None:
+    with pytest.raises(RequestError) as raised:
+        session.query(text, judged(text).values)
+    assert raised.value.code in ("EnforceUnknownRelation", "engine_error")
+    assert "Catalog" not in raised.value.message  # it was not looked for
 
 
 def parameters_of(text: str) -> dict[str, Any]:
