@@ -16,7 +16,7 @@ from .walk import Survey, survey
 
 __all__ = ["MAX_TREE_BYTES", "Judged", "decode_tree", "judge", "judge_template"]
 
-MAX_TREE_BYTES = 32 * 1024 * 1024
+MAX_TREE_BYTES = 12 * 1024 * 1024  # more than `MAX_OBJECTS` of the longest kind
 
 _SHOWN = 500  # characters of what the engine says of a text that it does not take
 _LEDGER = "__requests"

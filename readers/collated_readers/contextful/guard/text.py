@@ -16,8 +16,8 @@ from collated_readers.contextful.refusals import refused
 __all__ = ["MAX_NESTED_WITHS", "MAX_OPEN", "MAX_TEXT_BYTES", "check_text"]
 
 MAX_TEXT_BYTES = 64 * 1024
-MAX_OPEN = 200  # parentheses
-MAX_NESTED_WITHS = 5  # parentheses that are open and hold a WITH, the statement counted
+MAX_OPEN = 128  # parentheses
+MAX_NESTED_WITHS = 4  # parentheses that are open and hold a WITH, the statement counted
 
 _TOKEN = re.compile(
     r"""
