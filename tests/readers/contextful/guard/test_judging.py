@@ -150,7 +150,7 @@ def test_what_is_said_first(judged: Judge, text: str, said: str) -> None:
     assert raised.value.code == said
 
 
-@pytest.mark.rule("unregistered-relation", "ungranted-table")
+@pytest.mark.rule("unregistered-relation")
 def test_a_name_that_nobody_registered_is_told_as_one_that_is_nowhere(judged: Judge) -> None:
     there, nowhere = (
         message_of(judged, f"FROM {name}", {"notes"}).replace(name, "NAME") for name in ("events", "eventz")
