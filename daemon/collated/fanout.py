@@ -47,7 +47,7 @@ _FAIR_S = 0.25
 _PASSING = frozenset(
     {
         *("keeps_changing", "vanished", "locked", "hot_journal", "building", "opening"),
-        *("indexing", "symbols_missing", "invalid_vector", "memory_budget_exceeded"),
+        *("indexing", "symbols_missing", "invalid_vector", "memory_budget_exceeded", "engine_memory"),
         "sqlite_snapshot_changed",
     }
 )

@@ -172,6 +172,33 @@ def test_a_commit_a_fold_and_a_new_table_are_seen_at_once(daemon: Daemon, maker:
     daemon.wait_for(lambda: sorted(found()) == ["second wallaby", "third wallaby"], what="the new row")
 
 
+def test_a_store_that_changes_all_the_time_answers_of_one_state(daemon: Daemon, maker: Any) -> None:
+    """Each run replaces all rows and adds one: an answer of two states would have rows of two runs."""
+    table = maker.table("notes", {"id": "int64", "run": "int64"}, primary_key=["id"])
+
+    def commit(run: int) -> None:
+        table.run(
+            f"r{run:03d}", [{"id": at, "run": run} for at in range(run)], at=f"2030-01-01T00:{run:02d}:00Z"
+        )
+        if run % 5 == 0:
+            table.fold(f"2030-01-01T00:{run:02d}:30Z")
+
+    commit(1)
+    daemon.wait_state("made", "open")
+    seen: list[int] = []
+    writer = threading.Thread(target=lambda: [commit(run) for run in range(2, 40)])
+    writer.start()
+    while writer.is_alive():
+        count, first, last = query(daemon, "SELECT count(*), min(run), max(run) FROM notes", store="made")[
+            "rows"
+        ][0]
+        assert count == first == last
+        seen.append(int(count))
+    writer.join()
+    assert seen == sorted(seen)
+    assert query(daemon, "SELECT count(*) FROM notes", store="made")["rows"] == [["39"]]
+
+
 def test_nothing_that_is_asked_leaves_a_trace_beside_a_store(daemon: Daemon, snapshot: Snapshot) -> None:
     projects = daemon.base / "projects"
     before = snapshot(projects)
