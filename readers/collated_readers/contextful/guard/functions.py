@@ -20,7 +20,7 @@ _ALLOWED: Mapping[str, str] = {
     "operators": """
         !__postfix !~~ !~~* % & && * ** + - ->> / // < <-> << <= <=> <@ = != > >= >> @ @> ^ ^@ xor | || ~ ~~
         ~~* ~~~ add divide fdiv fmod if ilike_escape like_escape list_value mod multiply
-        not_ilike_escape not_like_escape nullif row struct_pack subtract switch unnest
+        not_ilike_escape not_like_escape nullif row struct_pack subtract switch unlist unnest
         """,
     "aggregates": """
         any_value approx_count_distinct approx_quantile approx_top_k arbitrary arg_max arg_max_null

@@ -27,7 +27,7 @@ GIVEN = {
     "1": {"type": "string", "value": "n1"},
     "2": {"type": "integer", "value": 2},
 }
-MARKS = {"<NUL>": "\0", "<LF>": "\n", "<BOM>": "\ufeff"}
+MARKS = {"<NUL>": "\0", "<LF>": "\n", "<BOM>": "\ufeff", "<NBSP>": "\xa0"}
 
 
 class Hostile(NamedTuple):
