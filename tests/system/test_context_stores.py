@@ -186,7 +186,12 @@ def test_a_store_that_changes_all_the_time_answers_of_one_state(daemon: Daemon, 
     commit(1)
     daemon.wait_state("made", "open")
     seen: list[int] = []
-    writer = threading.Thread(target=lambda: [commit(run) for run in range(2, 40)])
+
+    def write() -> None:
+        for run in range(2, 40):
+            commit(run)
+
+    writer = threading.Thread(target=write)
     writer.start()
     while writer.is_alive():
         count, first, last = query(daemon, "SELECT count(*), min(run), max(run) FROM notes", store="made")[

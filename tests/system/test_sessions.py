@@ -122,7 +122,7 @@ def test_a_whole_session_in_each_framing(library: Daemon, framing: str) -> None:
         assert hello["framing"] == framing
         assert hello["protocol"] == 1
         assert hello["formats"]["contextpull"] == "1.x"
-        assert sorted(hello["formats"]) == ["book-agent", "codebase-index", "contextpull"]
+        assert sorted(hello["formats"]) == ["book-agent", "codebase-index", "contextful", "contextpull"]
         assert {"search", "read", "$/cancelRequest"} <= set(hello["methods"])
         assert speaker.result("ping") == {}
         assert [store["name"] for store in speaker.result("stores")["stores"]] == ["one", "three", "two"]
