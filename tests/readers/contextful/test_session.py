@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from collated_readers import RequestError
+from collated_readers.contextful.guard import judge
 from collated_readers.contextful.instants import parse_bound
 from collated_readers.contextful.loading import load_store
 from collated_readers.contextful.model import Bounds
@@ -330,7 +331,17 @@ def test_trees_are_read_without_running_anything(worked_example: Path, opened: O
     assert session.tree("SELECT 1 FROM nothing")["error"] is False
     assert session.tree("DROP TABLE nothing")["error"] is True
     assert len(session.tree("SELECT 1; SELECT 2")["statements"]) == 2
-    assert refusal(lambda: session.tree("SELECT 1" + " + 1" * 900)) == "StatementNotReadOnly"
+
+
+def test_a_statement_that_is_nested_too_deeply_is_refused(worked_example: Path, opened: Open) -> None:
+    """Where the tree can be decoded at all, which depends on Python, its depth is."""
+    session, text = opened(worked_example), "SELECT 1" + " + 1" * 900
+
+    def judged() -> object:
+        tree = session.tree(text)
+        return judge(tree, text=text, relations=session.relations, closed=session.closed, parameters=None)
+
+    assert refusal(judged) == "StatementNotReadOnly"
 
 
 @pytest.mark.slow
