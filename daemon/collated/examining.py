@@ -26,6 +26,10 @@ log = structlog.get_logger()
 _LONGEST_S = 600.0
 _AGAIN_S = 60.0  # after a failure that may pass
 _AT_ONCE = 2  # so that one very large store does not hold up all others
+# A store that changes all the time is left alone four times as long as it took, so that it costs a fifth of
+# a processor at most.
+_REST = 4
+_LONGEST_REST_S = 60.0
 
 
 class _Found(Struct, frozen=True):
@@ -51,6 +55,7 @@ class Examining:
         self._inventory = inventory
         self._copies = copies
         self._found: dict[str, _Found] = {}
+        self._rests_until: dict[str, float] = {}  # by path
         self._due: list[_Due] = []  # a heap, of the catalog's epoch
         self._epoch = -1
         self._examined: set[str] = set()  # right now
@@ -100,6 +105,8 @@ class Examining:
         """Have all contents be examined that are not right now, under one of their names."""
         stores = {store.fingerprint or "": store for store in self._examinable()}
         self._found = {name: found for name, found in self._found.items() if name in stores}
+        paths = {store.path for store in stores.values()}
+        self._rests_until = {path: at for path, at in self._rests_until.items() if path in paths}
         self._due = [self._due_of(stores[name]) for name in stores.keys() - self._examined]
         heapify(self._due)
         self._epoch = self._inventory.epoch
@@ -116,10 +123,11 @@ class Examining:
     def _due_of(self, store: Store) -> _Due:
         found = self._found.get(store.fingerprint or "")
         size = store.signature.size + store.signature.wal_size if store.signature else 0
-        return _Due(found.again_at if found else 0.0, size, store.name, store.path)
+        at = max(found.again_at if found else 0.0, self._rests_until.get(store.path, 0.0))
+        return _Due(at, size, store.name, store.path)
 
     async def _examine(self, store: Store) -> None:
-        budget = Budget.lasting(_LONGEST_S)
+        budget, started = Budget.lasting(_LONGEST_S), time.monotonic()
         fingerprint, epoch = store.fingerprint or "", self._epoch
         self._examined.add(fingerprint)
         try:
@@ -136,8 +144,9 @@ class Examining:
         finally:
             budget.cancelled = True  # a thread cannot be cancelled
             self._examined.discard(fingerprint)
-        again_s = math.inf if examined.again_s is None else examined.again_s
-        self._found[fingerprint] = _Found(examined.details, time.monotonic() + again_s)
+        now, again_s = time.monotonic(), math.inf if examined.again_s is None else examined.again_s
+        self._found[fingerprint] = _Found(examined.details, now + again_s)
+        self._rests_until[store.path] = now + min(_REST * (now - started), _LONGEST_REST_S)
         if self._epoch == epoch:
             heappush(self._due, self._due_of(store))
         else:  # who knows whether the store is still called so

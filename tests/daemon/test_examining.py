@@ -174,6 +174,26 @@ async def test_a_store_that_is_examined_while_another_comes_is_examined_again_wh
         tasks.cancel_scope.cancel()
 
 
+async def test_a_store_that_changes_again_and_again_is_left_alone_for_a_while(
+    parts: Parts, curious: Curious, stores: Path, put_store: PutStore, until: Until
+) -> None:
+    curious.held = threading.Event()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(parts.examining.run)
+        await until(lambda: curious.times == 1)
+        await anyio.sleep(0.5)  # it takes so long, and four times as long nobody examines it again
+        curious.held.set()
+        await until(lambda: details(parts).get("state") == "fine")
+        put_store(stores / "fruit.sqlite", "trees")
+        await parts.look()
+        put_store(stores / "other.sqlite", "stars")
+        await parts.look()
+        await until(lambda: curious.times == 2)  # the other one, which came later
+        assert parts.examining.details(parts.inventory.in_order()[0]) == {"built": 1}
+        await until(lambda: curious.times == 3)
+        tasks.cancel_scope.cancel()
+
+
 class Catalog(dict[str, Store]):
     """Stores, of which is counted how often all were looked at."""
 
