@@ -151,7 +151,8 @@ async def test_small_stores_do_not_wait_for_a_large_one(
         slow.gate.set()
         await until(lambda: slow.times == 4)
         tasks.cancel_scope.cancel()
-    assert slow.begun[-1] == "a-bigger"
+    # Whose thread begins first of the first two is nobody's to say.
+    assert [name for name in slow.begun if name != "large"] == ["small", "smaller", "a-bigger"]
 
 
 async def test_a_store_that_is_examined_while_another_comes_is_examined_again_when_due(
