@@ -27,6 +27,17 @@ def _module() -> ModuleType:
     return sys.modules[name]
 
 
+# Whole folders: each test is quick, but there are some two thousand, and most ask a real engine.
+_LONG = tuple(Path(__file__).with_name(name) for name in ("guard", "retrieving", "tools"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave what asks the engine many times out of the quick loop."""
+    for item in items:
+        if any(item.path.is_relative_to(folder) for folder in _LONG):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="session")
 def maker() -> ModuleType:
     """The module `maker.py`."""

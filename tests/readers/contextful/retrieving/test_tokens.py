@@ -66,7 +66,8 @@ def test_tokens_are_those_of_a_plain_walk_over_the_characters(query: str) -> Non
 def _walked(text: str) -> list[str]:
     runs = [""]
     for character in text:
-        if unicodedata.category(character)[0] in "LN" or regex.fullmatch(r"\p{Alphabetic}", character):
+        # Python may know fewer letters and numbers than `regex` does.
+        if unicodedata.category(character)[0] in "LN" or regex.fullmatch(r"[\p{Alphabetic}\p{N}]", character):
             runs[-1] += character
         elif runs[-1]:
             runs.append("")
