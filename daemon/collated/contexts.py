@@ -9,17 +9,17 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from collated_readers import Budget
+from collated_readers import Budget, StoreError
 from collated_readers.contextful.reader import Ask
 from collated_readers.contextful.refusals import refused
 
-from .errors import RequestFailed
 from .protocol import ContextAnswer, ContextParams
 from .reading import Reading, answer_of
 
 __all__ = ["Contexts"]
 
 _OURS = frozenset({"store", "deadline_ms", "sync"})  # of the arguments: the daemon's own
+_LISTING = frozenset({"context.files", "context.lineage"})
 _WAITING = 64  # threads that wait for workers; beyond, requests wait for a thread
 
 
@@ -39,22 +39,25 @@ class Contexts:
             RequestFailed: `unknown_store`, `store_unavailable`, `unsupported`, `deadline_exceeded`,
                 `invalid_params`, and the identifiers of `collated_readers.contextful.refusals`.
         """
-        started = time.monotonic()
         store = self._reading.one(tool, params.store).store
         arguments: dict[str, Any] = msgspec.to_builtins(params)
         given = {name: value for name, value in arguments.items() if name not in _OURS}
-        ceiling_ms: int | None = given.get("max_duration_ms")
+        return await answer_of(store.name, self._asked(tool, store.path, given, budget), budget)
+
+    async def _asked(self, tool: str, path: str, given: dict[str, Any], budget: Budget) -> ContextAnswer:
+        """Return the answer; a statement that ignores its interrupt is ended all the same."""
+        started, ceiling_ms = time.monotonic(), given.get("max_duration_ms")
         ends = Budget(budget.deadline)
-        if ceiling_ms is not None:  # a statement that ignores its interrupt is ended all the same
+        if ceiling_ms is not None and _runs_statement(tool, given):
             ends.deadline = min(ends.deadline, started + ceiling_ms / 1_000)
-        asking = partial(self._engine.ask, tool, store.path, given, ends)
         try:
-            return await answer_of(store.name, self._in_thread(asking, ends), budget)
-        except RequestFailed as error:
+            return await self._in_thread(partial(self._engine.ask, tool, path, given, ends), ends)
+        except StoreError as error:
             if error.code != "deadline_exceeded" or ends.deadline >= budget.deadline:
                 raise
             elapsed_ms = round((time.monotonic() - started) * 1_000)
-            raise _overdue(f"{ceiling_ms} ms from request; elapsed {elapsed_ms} ms") from error
+            message = f"{ceiling_ms} ms from request; elapsed {elapsed_ms} ms"
+            raise refused("ReadDurationExceeded", message) from error
 
     async def _in_thread(self, asking: "partial[ContextAnswer]", budget: Budget) -> ContextAnswer:
         try:
@@ -64,6 +67,6 @@ class Contexts:
             raise
 
 
-def _overdue(what: str) -> RequestFailed:
-    error = refused("ReadDurationExceeded", what)
-    return RequestFailed(error.code, error.message)
+def _runs_statement(tool: str, given: dict[str, Any]) -> bool:
+    """Tell whether a statement is run; only that has a ceiling of time (duration-no-statement)."""
+    return tool not in _LISTING and (tool != "context.describe" or "table" in given)

@@ -6,14 +6,12 @@ Only `stat` and `scandir` are used: a file is never opened here.
 import fnmatch
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct, field
 
 from collated_readers import StoreError
-from collated_readers.opening import take_signature
-from collated_readers.opening.directories import look_into
+from collated_readers.opening.signature import look_at
 
 from .catalog import Found, shown
 from .mounts import is_below
@@ -135,18 +133,17 @@ def _add(path: str, result: Listing) -> None:
         return
     before = result.found.get(real)
     names = [name for name in (wanted, before.wanted if before else None) if name]
-    result.found[real] = found = _found(real, min(names, default=None))
     result.directories.add(os.path.dirname(real))
-    if found.signature is not None and os.path.isdir(real):
-        with suppress(StoreError):  # it went this moment; the next look says so
-            result.directories.update(look_into(Path(real)).directories)
+    result.found[real] = _found(real, min(names, default=None), result)
 
 
-def _found(real: str, wanted: str | None) -> Found:
+def _found(real: str, wanted: str | None, result: Listing) -> Found:
     try:
-        return Found(real, wanted, take_signature(Path(real)))
+        signature, directories = look_at(Path(real))
     except StoreError as error:
         return Found(real, wanted, None, Reason(error.code, error.message))
+    result.directories.update(directories)
+    return Found(real, wanted, signature)
 
 
 def _wanted_name(path: str) -> str | None:

@@ -236,6 +236,14 @@ def test_a_statement_ends_at_its_deadline_and_others_run_on(daemon: Daemon) -> N
     assert code_of(daemon, lambda: query(daemon, ENDLESS, max_duration_ms=300)) == "ReadDurationExceeded"
 
 
+@pytest.mark.rule("duration-no-statement")
+def test_a_ceiling_of_time_is_for_statements_alone(daemon: Daemon) -> None:
+    asked: dict[str, Any] = {"store": "research", "max_duration_ms": 1, "deadline_ms": 30_000}
+    assert daemon.ask("context.files", asked)["rows"]
+    assert daemon.ask("context.describe", asked)["tables"]
+    assert code_of(daemon, lambda: daemon.ask("context.lineage", asked)) == "ReadArgumentUnsupported"
+
+
 @pytest.mark.rule("concurrent-statements", "pool-connections")
 def test_many_statements_at_once_are_all_answered(daemon: Daemon) -> None:
     def ask(number: int) -> Any:

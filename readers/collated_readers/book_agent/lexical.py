@@ -33,7 +33,7 @@ def build(db: StoreConnection, layout: Layout, outcome: dict[str, Any], budget: 
         OSError: there is no room, or the directory is not ours.
     """
     total: int = db.execute(f"SELECT count(*) FROM {quoted(layout.columns.table)}").fetchone()[0]  # noqa: S608 - quoted
-    return index_of(db, layout).build(_texts(db, layout), total, outcome, budget)
+    return index_of(db, layout).build(_texts(db, layout), outcome, budget, total)
 
 
 def _texts(db: StoreConnection, layout: Layout) -> Iterator[Text]:

@@ -116,9 +116,8 @@ class Contextful:
     def examine(self, db: sqlite3.Connection, root: str | None, budget: Budget) -> Examined:
         """See `Examiner.examine`: the texts of all rows are indexed, for the rankings of many stores."""
         index = _index(db)
-        outcome = index.outcome()
-        if outcome is None:
-            index.build(self._texts(db, budget), 0, {}, budget)
+        if not index.is_there:
+            index.build(self._texts(db, budget), {}, budget)
         return Examined({}, None)
 
     def _texts(self, db: sqlite3.Connection, budget: Budget) -> Iterator[Text]:
@@ -151,8 +150,7 @@ class Contextful:
         return [Ranked(one.id, one.tier, one.rank, _BY_ENGINE) for one in self._found(db, query)]
 
     def _found(self, db: sqlite3.Connection, query: Query) -> list[Found]:
-        passes = path_matcher_of(query.within)
-        params = MatchesParams(query.text, query.limit, None if passes is None else list(query.within))
+        params = MatchesParams(query.text, query.limit, list(query.within))
         found: list[Found] = self._asked(db, "store.matches", msgspec.to_builtins(params), list[Found])
         return found
 

@@ -150,7 +150,7 @@ class Service:
         asked = msgspec.convert(params, MatchesParams)
         key = (call.store.digest, msgspec.msgpack.encode(asked))
         if key not in self._matches:
-            passes = path_matcher_of(asked.within or ())
+            passes = path_matcher_of(asked.within)
             self._matches[key] = matches(call.reads_of(Bounds()), asked.query, asked.limit, passes)
             while len(self._matches) > _ANSWERS:
                 self._matches.popitem(last=False)

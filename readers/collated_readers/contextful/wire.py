@@ -49,7 +49,7 @@ class MatchesParams(Struct, frozen=True):
 
     query: str
     limit: int
-    within: list[str] | None = None
+    within: list[str] = []
 
 
 class Found(Struct, frozen=True):

@@ -14,7 +14,7 @@ from collated_readers.contract import Budget, StoreError
 from .directories import is_directory_store, look_into
 from .failure import from_os
 
-__all__ = ["Signature", "settled_signature", "sidecar", "take_signature"]
+__all__ = ["Signature", "look_at", "settled_signature", "sidecar", "take_signature"]
 
 _SETTLE_NS = 20_000_000  # older kernels stamp files with the last timer tick, at most 10 ms ago
 _SETTLE_ATTEMPTS = 5
@@ -47,6 +47,15 @@ def take_signature(path: Path) -> Signature:
         StoreError: `not_a_file`, `vanished`, `permission_denied`, `broken_symlink`, `io_error`,
             `empty_file`.
     """
+    return look_at(path)[0]
+
+
+def look_at(path: Path) -> tuple[Signature, tuple[str, ...]]:
+    """Return the signature, and of a store that is a directory those in which a change would show.
+
+    Raises:
+        StoreError: as `take_signature`.
+    """
     name = os.fspath(path)  # twice for every question to a store: pathlib's own stat costs as much again
     try:
         main = os.stat(name)  # noqa: PTH116 - as above
@@ -63,16 +72,15 @@ def take_signature(path: Path) -> Signature:
     if main.st_size == 0:
         raise StoreError("empty_file", "a file of no bytes")
     wal_size, wal_mtime_ns = _wal(name)
-    return Signature(main.st_dev, main.st_ino, main.st_size, main.st_mtime_ns, wal_size, wal_mtime_ns)
+    return Signature(main.st_dev, main.st_ino, main.st_size, main.st_mtime_ns, wal_size, wal_mtime_ns), ()
 
 
-def _of_directory(path: Path, about: os.stat_result) -> Signature:
-    """Return the signature of a store that is a directory: what it says of the time is a digest."""
+def _of_directory(path: Path, about: os.stat_result) -> tuple[Signature, tuple[str, ...]]:
     if not is_directory_store(path):
         raise StoreError("not_a_file", "a directory, not a file")
     stamp = look_into(path)
     digest = int(stamp.digest[:_DIGITS], 16)
-    return Signature(about.st_dev, about.st_ino, stamp.size_bytes, digest, 0, 0)
+    return Signature(about.st_dev, about.st_ino, stamp.size_bytes, digest, 0, 0), stamp.directories
 
 
 def _kind(mode: int) -> str:

@@ -91,9 +91,9 @@ class TextIndex:
         return msgspec.json.decode(row[0], type=dict[str, Any])
 
     def build(
-        self, texts: Iterable[Text], total: int, outcome: dict[str, Any], budget: Budget
+        self, texts: Iterable[Text], outcome: dict[str, Any], budget: Budget, total: int | None = None
     ) -> dict[str, Any]:
-        """Make the index of *texts*, and return *outcome* with how many of *total* records it lacks.
+        """Make the index of *texts*, and return *outcome*, with how many of *total* records it lacks.
 
         Raises:
             StoreError: `deadline_exceeded`.
@@ -105,9 +105,9 @@ class TextIndex:
             index.set_progress_handler(budget.is_spent, _CHECK_OPCODES)
             for statement in _CREATE:
                 index.execute(statement)
-            left_out = total - _fill(index, texts, budget)
-            if left_out:
-                found["unindexed"] = left_out
+            count = _fill(index, texts, budget)
+            if total is not None and total > count:
+                found["unindexed"] = total - count
             index.execute("INSERT INTO outcome VALUES (?)", (msgspec.json.encode(found).decode(),))
 
         cached.keep(self._path, self._db.path, fill)
