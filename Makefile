@@ -1,6 +1,6 @@
 # make demo    what it does, on stores of documents, code and a book, in a minute
-# make check   the quick loop: format, lint, types, and the quick tests that start no daemon
-# make test    format, lint, types, then every test against the built wheel in a clean environment
+# make check   the quick loop: format, lint, types by mypy, and the quick tests that start no daemon
+# make test    format, lint, types by mypy and pyright, then every test against the built wheel in a clean environment
 # make bench   the ratios of tests/bench/RESULTS.md
 #
 # Each makes what it needs from nothing but Python 3.11 or newer: PYTHON=python3.12 chooses another one, with
@@ -33,7 +33,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 SOURCES = $(shell find daemon/collated readers/collated_readers config systemd -not -path '*__pycache__*') \
 	pyproject.toml README.md LICENSE
 
-.PHONY: demo check test bench lint fast wheel-test clean python
+.PHONY: demo check test bench lint pyright fast wheel-test clean python
 .DEFAULT_GOAL := check
 .NOTPARALLEL:
 
@@ -42,7 +42,7 @@ demo: $(VENV)/.demo
 
 check: lint fast
 
-test: lint wheel-test
+test: lint pyright wheel-test
 
 bench: $(VENV)/.bench
 	@$(BIN)/python tests/bench $(ARGS)
@@ -51,6 +51,9 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --quiet --check .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
+
+# As long as all the quick tests together, so not in the quick loop.
+pyright: $(VENV)/.dev
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 # 5 is pytest's word for "no tests", as when ARGS name slow ones only.

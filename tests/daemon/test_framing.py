@@ -258,6 +258,7 @@ def test_a_header_block_has_at_most_4_kib() -> None:
     assert _run([b"C" * 4_097]) == ([], "parse_error")
 
 
+@pytest.mark.slow
 def test_a_large_frame_fed_byte_by_byte_is_not_copied_again_and_again() -> None:
     body = b"{" + b"x" * 999_999  # quadratic work on this would run into the timeout
     for framing in FRAMINGS:

@@ -345,6 +345,7 @@ async def mixed(
     return parts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", ["red apple", "oak", "owl", "unheardof"])
 async def test_stores_of_all_formats_are_asked_by_words_and_vectors(mixed: Parts, query: str) -> None:
     asked = Query(query, (), 20, is_hybrid=True)
@@ -378,6 +379,7 @@ async def test_over_one_store_of_any_format_it_is_the_stores_own_answer(mixed: P
         assert (result.mode, result.hint) == (expected.mode, expected.hint)
 
 
+@pytest.mark.slow
 async def test_a_vector_of_another_length_leaves_words_to_code_and_books(mixed: Parts) -> None:
     result = await search(mixed, "oak", Letters(2), stores=["code"])
     assert (result.mode, result.hint) == ("lexical", "code: its vectors have 3 numbers, the query's has 2")
@@ -385,6 +387,7 @@ async def test_a_vector_of_another_length_leaves_words_to_code_and_books(mixed: 
     assert result.hits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", ["oak", "an owl", "garden", "def pear"])
 async def test_code_that_cannot_be_asked_by_vectors_answers_as_its_own_program_does(
     mixed: Parts, make_code_store: MakeStore, stores: Path, query: str

@@ -9,12 +9,13 @@ without arguments; it has `answer(tool, root, params, deadline_s)`, which raises
 """
 
 import os
-import queue
+import select
 import stat
 import sys
 import threading
 import time
 import traceback
+from collections.abc import Iterator
 from contextlib import suppress
 from importlib import import_module
 from typing import Any, Protocol
@@ -117,12 +118,10 @@ def main(memory_bytes: str, handler: str) -> None:
     sys.dont_write_bytecode = True
     os.chdir("/")  # after `site` has made the path for modules absolute
     confinement = confine(int(memory_bytes))
-    jobs: queue.SimpleQueue[_Arrival] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(source, jobs), daemon=True).start()
+    threading.Thread(target=_end_with, args=(source,), daemon=True).start()
     serving = _serving(handler)
     _write(replies, pack(Ready(confinement)))
-    while True:
-        arrival = jobs.get()
+    for arrival in _arrivals(source):
         _write(replies, framed(TAKEN))
         reply, is_last = _reply(serving, arrival)
         _write(replies, reply)
@@ -143,15 +142,20 @@ def _own_pipes() -> tuple[int, int]:
     return source, replies
 
 
-def _listen(source: int, jobs: "queue.SimpleQueue[_Arrival]") -> None:
+def _end_with(source: int) -> None:
+    """End the process once *source* has no writer left, whatever the other thread is at."""
+    poll = select.poll()
+    poll.register(source, 0)  # of nothing but its end
+    poll.poll()
+    os._exit(0)
+
+
+def _arrivals(source: int) -> Iterator[_Arrival]:
     frames = Frames()
-    try:
-        while data := os.read(source, _READ_BYTES):
-            frames.feed(data)
-            while (body := frames.take()) is not None:
-                jobs.put(_Arrival(body, time.monotonic()))
-    finally:
-        os._exit(0)  # whatever the other thread is at
+    while data := os.read(source, _READ_BYTES):
+        frames.feed(data)
+        while (body := frames.take()) is not None:
+            yield _Arrival(body, time.monotonic())
 
 
 def _write(replies: int, frame: bytes) -> None:

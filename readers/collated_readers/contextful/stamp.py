@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+import time
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -18,6 +20,8 @@ _MANIFEST = "_manifest.json"
 _OF_ROOT = ("config.toml", "_erasure_frontier.json")
 _OF_TABLE = ("schema.json", "_pointer.json")
 _HOME = (".contextful", "context")
+_SETTLE_NS = 20_000_000  # older kernels stamp directories with the last timer tick, at most 10 ms ago
+_MOST_RUNS = 1 << 16
 
 
 class Stamp(Struct, frozen=True):
@@ -149,7 +153,35 @@ def _walk_data(walk: _Walk, data: str) -> None:
 
 
 def _walk_run(walk: _Walk, run: str) -> None:
-    for node in _entries(run):
-        if not walk.file(f"{node.path}/{_MANIFEST}") and node.is_dir():
+    for node in _nodes(run):
+        if not walk.file(f"{node}/{_MANIFEST}") and _is_directory(node):
             # It is being written, and its manifest will appear here. What is committed never changes.
-            walk.directories += (run, node.path)
+            walk.directories += (run, node)
+
+
+def _nodes(run: str) -> tuple[str, ...]:
+    """Return the paths in *run*, from memory while it has not changed: listing all runs takes longest."""
+    try:
+        about = os.lstat(run)
+        if abs(time.time_ns() - about.st_mtime_ns) < _SETTLE_NS:
+            return _listed(run)
+        return _known(run, about.st_dev, about.st_ino, about.st_mtime_ns)
+    except OSError:  # gone, no directory, or not ours to see
+        return ()
+
+
+def _listed(run: str) -> tuple[str, ...]:
+    with os.scandir(run) as found:
+        return tuple(node.path for node in found)
+
+
+@lru_cache(_MOST_RUNS)
+def _known(run: str, device: int, inode: int, mtime_ns: int) -> tuple[str, ...]:
+    return _listed(run)
+
+
+def _is_directory(path: str) -> bool:
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)  # noqa: PTH116 - strings throughout, for speed
+    except OSError:
+        return False

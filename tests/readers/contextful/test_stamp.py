@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from collated_readers.contextful import stamp
 from collated_readers.contextful.loading import load_store
 from collated_readers.contextful.stamp import project_of, stamp_of
 
@@ -94,6 +95,19 @@ def test_the_digest_changes_with(made: Made, name: str) -> None:
         assert load_store(made.store.root).digest == after.digest
 
 
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_is_seen_in_a_store_of_which_the_runs_are_known(made: Made, name: str) -> None:
+    for run in (made.folder / "data" / "runs").iterdir():
+        os.utime(run, ns=(0, 0))
+    before = stamp_of(str(made.store.root))
+    assert stamp_of(str(made.store.root)) == before
+    CHANGES[name](made)
+    after = stamp_of(str(made.store.root))
+    assert after.digest != before.digest
+    stamp._known.cache_clear()
+    assert stamp_of(str(made.store.root)) == after
+
+
 @pytest.mark.parametrize("name", NO_CHANGES)
 def test_the_digest_does_not_change_with(made: Made, name: str) -> None:
     before = stamp_of(str(made.store.root))
@@ -121,9 +135,9 @@ def _times(directories: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
 def test_a_stamp_says_when_and_how_much(made: Made) -> None:
     path = made.store.root / "config.toml"
     os.utime(path, ns=(1, 2_000_000_000_000_000_000))
-    stamp = stamp_of(str(made.store.root))
-    assert stamp.newest_ns == 2_000_000_000_000_000_000
-    assert stamp.size_bytes > path.stat().st_size
+    seen = stamp_of(str(made.store.root))
+    assert seen.newest_ns == 2_000_000_000_000_000_000
+    assert seen.size_bytes > path.stat().st_size
 
 
 def test_symlinks_and_what_is_gone_are_no_failure(made: Made, tmp_path: Path) -> None:
@@ -134,8 +148,8 @@ def test_symlinks_and_what_is_gone_are_no_failure(made: Made, tmp_path: Path) ->
     for name in ("runs", "snapshots"):
         (made.folder / "data" / name).rename(made.store.project / name)
         (made.folder / "data" / name).symlink_to(made.store.project / name)
-    stamp = stamp_of(str(made.store.root))
-    assert not [path for path in stamp.directories if path.startswith(str(made.folder / "data" / "runs"))]
+    seen = stamp_of(str(made.store.root))
+    assert not [path for path in seen.directories if path.startswith(str(made.folder / "data" / "runs"))]
     assert stamp_of(str(tmp_path / "nothing")).size_bytes == 0
 
 

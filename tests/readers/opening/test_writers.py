@@ -253,6 +253,6 @@ def test_under_a_writer_that_never_rests_every_read_is_one_consistent_state(
 
 def _pair(db: StoreConnection) -> int:
     values = {value for _ in range(5) for row in db.execute("SELECT a, b FROM pair") for value in row}
-    assert len(values) == 1, "one transaction saw two states"
+    assert len(values) == 1, f"one transaction saw two states: {values} of {db.mode}, {db.signature}"
     assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     return int(values.pop())
