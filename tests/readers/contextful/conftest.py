@@ -33,8 +33,14 @@ _QUICK = frozenset(
 )
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave the others out of the quick loop before they are imported, which takes it seconds."""
+    is_other = collection_path.name.startswith("test_") and collection_path.name not in _QUICK
+    return True if is_other and config.option.markexpr == "not slow" else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave all others of this folder out of the quick loop."""
+    """Mark the others, for whoever names them."""
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent) and item.path.name not in _QUICK:
             item.add_marker(pytest.mark.slow)
