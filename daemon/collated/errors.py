@@ -43,6 +43,7 @@ CODES: Mapping[str, Code] = {
     "query_model_mismatch": Code(
         -32011, False, "the stores' vectors were made by another model than the query's; both are named"
     ),
+    "ambiguous_id": Code(-32012, False, "an id alone that several stores have; their refs are named"),
     # Refusals of context stores, whose identifiers are the seed's; new ones are appended there.
     **{name: Code(-32050 - at, False, when) for at, (name, when) in enumerate(IDENTIFIERS.items())},
 }

@@ -27,6 +27,7 @@ from .examining import Examining
 from .fanout import Fanout
 from .federation import Federation
 from .framing import Framing
+from .gathering import Gathering
 from .grepping import Grepping
 from .inventory import Inventory
 from .messages import Codec
@@ -89,7 +90,7 @@ class Methods:
         self.cache = cache
         self._fanout = fanout
         self._federation = Federation(fanout, corpora, cache, embedders)
-        grepping, reading = Grepping(fanout, corpora, cache), Reading(fanout)
+        grepping, reading = Grepping(fanout, corpora, cache), Reading(fanout, Gathering(fanout, cache))
         coding, similarity = Coding(fanout, reading, cache), Similarity(fanout, cache)
         contexts = Contexts(reading, engine)
         self._engine = engine

@@ -60,12 +60,13 @@ class SearchParams(Params, rename={"within": "in"}):
 
 
 class ReadParams(Params):
-    """`context` is clamped to 0..5."""
+    """`context` is clamped to 0..5; `ref` may be an id alone where one store, or one of `stores`, has it."""
 
     ref: str
     context: Int = 0
     deadline_ms: Int | None = None
     sync: bool = False
+    stores: list[str] | None = None
 
 
 class GrepParams(Params, rename={"within": "in"}):
@@ -83,13 +84,14 @@ class GrepParams(Params, rename={"within": "in"}):
 
 
 class NeighboursParams(Params):
-    """`before` and `after` are clamped to 0..5."""
+    """`before` and `after` are clamped to 0..5; `ref` and `stores` are as those of `ReadParams`."""
 
     ref: str
     before: Int = 1
     after: Int = 1
     deadline_ms: Int | None = None
     sync: bool = False
+    stores: list[str] | None = None
 
 
 class IndexParams(Params):

@@ -13,7 +13,9 @@ from . import protocol
 from .catalog import Store
 from .errors import RequestFailed
 from .fanout import GRACE_S, Fanout
+from .gathering import Gathering
 from .protocol import IndexParams, IndexResult, NeighboursParams, NeighboursResult, ReadParams, ReadResult
+from .resolving import resolve
 from .selection import Asked
 
 __all__ = ["Reading", "answer_of"]
@@ -24,18 +26,20 @@ T = TypeVar("T")
 class Reading:
     """Answers what is asked of one store by name."""
 
-    def __init__(self, fanout: Fanout) -> None:
-        """Ask through *fanout*."""
+    def __init__(self, fanout: Fanout, gathering: Gathering) -> None:
+        """Ask one store through *fanout*, and through *gathering* all of them whether they have a record."""
         self._fanout = fanout
+        self._gathering = gathering
 
     async def read(self, params: ReadParams, budget: Budget) -> ReadResult:
         """Return the record of `ref`, with the records around it.
 
         Raises:
-            RequestFailed: `invalid_params` for a ref without a store, `unknown_store`, `unknown_id`,
-                `store_unavailable`, `unsupported`, `deadline_exceeded`.
+            RequestFailed: `unknown_store`, `unknown_id`, `ambiguous_id` for an id alone that several stores
+                have, `invalid_params` for a ref whose store is not among `stores`, `store_unavailable`,
+                `unsupported`, `deadline_exceeded`.
         """
-        asked, record_id = self._ref("read", params.ref)
+        asked, record_id = await self._ref("read", params, budget)
         count = clamped(params.context, CONTEXT_LIMITS)
         reading = await self.ask(asked, lambda db: asked.reader.read(db, record_id, count), budget)
         context = [protocol.ContextRecord(*_fields(asked.store, each)) for each in reading.context]
@@ -47,7 +51,7 @@ class Reading:
         Raises:
             RequestFailed: as `read`.
         """
-        asked, record_id = self._ref("neighbours", params.ref)
+        asked, record_id = await self._ref("neighbours", params, budget)
         before, after = (clamped(each, CONTEXT_LIMITS) for each in (params.before, params.after))
         found = await self.ask(
             asked, lambda db: asked.reader.neighbours(db, record_id, before, after), budget
@@ -73,13 +77,30 @@ class Reading:
             )
         return IndexResult("\n".join(_line(store) for store in self._fanout.inventory.in_order()))
 
-    def _ref(self, method: str, ref: str) -> tuple[Asked, str]:
-        name, colon, record_id = ref.partition(":")
-        if not (name and colon and record_id):
-            raise RequestFailed(
-                "invalid_params", f"{ref!r} is not a ref", "a ref is STORE:ID, as `search` gives it"
-            )
-        return self.one(method, name), record_id
+    async def _ref(
+        self, method: str, params: ReadParams | NeighboursParams, budget: Budget
+    ) -> tuple[Asked, str]:
+        """Return the store that is asked, and the id of the record in it."""
+        name, _, record_id = params.ref.partition(":")
+        if self._fanout.inventory.named(name) is not None and record_id:
+            if params.stores is not None and name not in params.stores:
+                raise RequestFailed(
+                    "invalid_params",
+                    f"{params.ref!r} is of a store that is not among `stores`",
+                    "leave them out",
+                )
+            return self.one(method, name), record_id
+        if not params.ref:
+            raise RequestFailed("invalid_params", "`ref` is empty", "a ref is STORE:ID, as `search` gives it")
+        selection = self._fanout.choosing.select(method, params.stores, None)
+        try:
+            return self.one(method, await resolve(self._gathering, selection, params.ref, budget)), params.ref
+        except RequestFailed as error:
+            if error.code == "unknown_id" and name and record_id:
+                self._fanout.choosing.known(
+                    name
+                )  # what stands before a colon was more likely meant as a store
+            raise
 
     def one(self, method: str, name: str) -> Asked:
         """Return the store called *name*, which can answer *method*.

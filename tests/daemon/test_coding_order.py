@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from collated.cache import Cache
 from collated.coding import Coding
 from collated.fanout import Fanout
+from collated.gathering import Gathering
 from collated.protocol import METHODS
 from collated.reading import Reading
 from collated.similar import Similarity
@@ -108,7 +109,9 @@ async def ask(
     typed = msgspec.convert({**ASKING[method], "limit": limit, **params}, METHODS[method].params)
     if method == "vectors.search":
         return await Similarity(fanout, kept).search(typed, Budget.lasting(30))
-    return await getattr(Coding(fanout, Reading(fanout), kept), method)(typed, Budget.lasting(30))
+    return await getattr(Coding(fanout, Reading(fanout, Gathering(fanout, kept)), kept), method)(
+        typed, Budget.lasting(30)
+    )
 
 
 def rows(result: Any) -> list[Any]:

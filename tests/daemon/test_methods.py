@@ -149,9 +149,9 @@ async def test_each_method_of_the_table_is_answered(parts: Parts) -> None:
 @pytest.mark.parametrize(
     ("method", "params", "code"),
     [
-        ("read", {"ref": "fruit"}, "invalid_params"),
-        ("read", {"ref": "fruit:"}, "invalid_params"),
-        ("read", {"ref": ":x"}, "invalid_params"),
+        ("read", {"ref": "fruit"}, "unknown_id"),
+        ("read", {"ref": "fruit:"}, "unknown_id"),
+        ("read", {"ref": ":x"}, "unknown_id"),
         ("read", {"ref": ""}, "invalid_params"),
         ("read", {"ref": "fruits:x"}, "unknown_store"),
         ("read", {"ref": "fruit:nothing"}, "unknown_id"),

@@ -46,6 +46,7 @@ __all__ = ["Ask", "Contextful", "NoEngine"]
 
 _LONGEST_S = 60.0
 _LEAST_S = 0.1  # a worker that is killed at a deadline costs the next question its start
+_SLASHES = 2  # of `TABLE/RUN/ROW` at least
 _BY_ENGINE = -1  # `Ranked.row` of what the store's own ranking found
 
 
@@ -226,8 +227,10 @@ class Contextful:
         return ()
 
     def read(self, db: sqlite3.Connection, record_id: str, context: int) -> Reading:
-        """See `Reader.read`; a row has no neighbours."""
-        row: Row | None = self._asked(db, "store.row", msgspec.to_builtins(RowParams(record_id)), Row | None)
+        """See `Reader.read`; a row has no neighbours. What cannot be a row's name costs no worker."""
+        row: Row | None = None
+        if record_id.count("/") >= _SLASHES:
+            row = self._asked(db, "store.row", msgspec.to_builtins(RowParams(record_id)), Row | None)
         if row is None:
             raise RequestError("unknown_id", f"no row '{record_id}'", "search for it first")
         return Reading(Record(row.id, row.doc, row.heading_path, "row", row.text))
