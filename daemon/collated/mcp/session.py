@@ -1,0 +1,224 @@
+"""An MCP server over a link to the daemon, for one session or one kind of caller. Imports the SDK."""
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import anyio
+import mcp_types as types
+from anyio.streams.memory import MemoryObjectReceiveStream
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.subscriptions import ListenHandler, SubscriptionBus
+from mcp.shared.exceptions import MCPError
+
+from collated import __version__
+from collated.errors import CollatedError
+from collated.protocol import Partial, StoreStatus
+from collated_readers import RequestError
+
+from . import contents
+from .addresses import INDEX, RECORD, ref_of
+from .answering import answered, refused
+from .asking import asked
+from .link import Link
+from .model import Answer, Asked, Tool
+from .scope import Scope
+from .tools import TOOLS, announced
+
+__all__ = ["Context", "make_server"]
+
+Context = ServerRequestContext[dict[str, Any], Any]
+
+# Who starts a session waits so long for the daemon, which may have to be started, then for the contents.
+_REACH_S = 5.0
+_CONTENTS_S = 1.0
+_CONTENTS_STORES = 100
+_CONTENTS_AT_ONCE = 16
+
+
+def _shown(tool: Tool) -> types.Tool:
+    return types.Tool(
+        name=tool.name,
+        title=tool.title,
+        description=tool.description,
+        input_schema=tool.input_schema,
+        output_schema=tool.output_schema,
+        annotations=types.ToolAnnotations(
+            title=tool.title,
+            read_only_hint=True,
+            destructive_hint=False,
+            idempotent_hint=True,
+            open_world_hint=False,
+        ),
+    )
+
+
+_SHOWN: Mapping[str, types.Tool] = {name: _shown(tool) for name, tool in TOOLS.items()}
+
+_INDEX = types.Resource(
+    uri=INDEX,
+    name="index",
+    title="Table of contents",
+    description="What every store holds, within a budget: the server's instructions as they are now.",
+    mime_type="text/plain",
+)
+_RECORD = types.ResourceTemplate(
+    uri_template=RECORD,
+    name="record",
+    title="A record",
+    description="The text of one record, word for word; `store` and `id` are those of a ref STORE:ID.",
+    mime_type="text/plain",
+)
+
+
+def make_server(
+    link: Link,
+    scope: Scope = Scope(None),
+    bus: SubscriptionBus | None = None,  # noqa: B008 - it is frozen
+) -> Server[dict[str, Any]]:
+    """Return a server of what *scope* allows of the stores behind *link*.
+
+    With a *bus*, clients may listen to what is published on it (`subscriptions/listen`).
+    """
+    handlers = _Handlers(link, scope)
+    server: Server[dict[str, Any]] = Server(
+        "collated",
+        version=__version__,
+        title="collated",
+        description="Every knowledge store on this machine.",
+        on_list_tools=handlers.list_tools,
+        on_call_tool=handlers.call_tool,
+        on_list_resources=handlers.list_resources,
+        on_list_resource_templates=handlers.list_templates,
+        on_read_resource=handlers.read_resource,
+        on_subscriptions_listen=None if bus is None else ListenHandler(bus),
+    )
+    server.middleware[:] = [handlers.with_instructions]  # instead of the SDK's own, for telemetry
+    return server
+
+
+class _Handlers:
+    """What the server answers each request with."""
+
+    def __init__(self, link: Link, scope: Scope) -> None:
+        self._link = link
+        self._scope = scope
+
+    async def list_tools(self, _: Context, __: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+        with suppress(CollatedError):  # without a daemon: the tools that are there for every store
+            await self._link.stores()
+        tools = announced(self._visible())
+        return types.ListToolsResult(tools=[_SHOWN[tool.name] for tool in tools])
+
+    async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> dict[str, Any]:
+        try:
+            known = await self._link.stores()
+            request = self._scope.narrowed(asked(params.name, params.arguments or {}), list(known.values()))
+            result = await self._called(context, request)
+            answer = answered(params.name, result, self._link.known, time.time())
+        except (CollatedError, RequestError) as error:
+            answer = refused(error)
+        return _as_result(answer)
+
+    async def _called(self, context: Context, request: Asked) -> Any:
+        if not context.meta or "progress_token" not in context.meta:
+            return await self._link.call(request.method, request.params)
+        failure: CollatedError | None = None
+        sender, receiver = anyio.create_memory_object_stream[Partial](math.inf)
+        async with anyio.create_task_group() as tasks, receiver:
+            tasks.start_soon(_report, context, receiver.clone())
+            with sender:
+                try:
+                    return await self._link.call(request.method, request.params, sender.send_nowait)
+                except CollatedError as error:  # which the task group would wrap
+                    failure = error
+        raise failure
+
+    async def list_resources(
+        self, _: Context, __: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        return types.ListResourcesResult(resources=[_INDEX])
+
+    async def list_templates(
+        self, _: Context, __: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        return types.ListResourceTemplatesResult(resource_templates=[_RECORD])
+
+    async def read_resource(
+        self, _: Context, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        text = await self.instructions() if params.uri == INDEX else await self._record(params.uri)
+        content = types.TextResourceContents(uri=params.uri, mime_type="text/plain", text=text)
+        return types.ReadResourceResult(contents=[content])
+
+    async def _record(self, address: str) -> str:
+        ref = ref_of(address)
+        if ref is None:
+            raise MCPError(types.INVALID_PARAMS, f"no resource {address}; there are {INDEX} and {RECORD}")
+        try:
+            known = await self._link.stores()
+            request = self._scope.narrowed(asked("read", {"id": ref}), list(known.values()))
+            text: str = (await self._link.call(request.method, request.params)).text
+        except (CollatedError, RequestError) as error:
+            raise MCPError(types.INVALID_PARAMS, refused(error).text) from error
+        return text
+
+    async def with_instructions(self, context: Context, call_next: CallNext) -> HandlerResult:
+        """Give whoever begins a session, or asks again, the contents as they are now."""
+        result = await call_next(context)
+        if context.method in ("initialize", "server/discover") and isinstance(result, dict):
+            return {**result, "instructions": await self.instructions()}
+        return result
+
+    async def instructions(self) -> str:
+        """Return the discipline and the table of contents, or what to do where there is no daemon."""
+        try:
+            with anyio.fail_after(_REACH_S):
+                await self._link.stores()
+        except TimeoutError:
+            return (
+                f"{contents.instructions([], {})}\n\nThe daemon is still starting; call `stores` in a moment."
+            )
+        except CollatedError as error:
+            return f"{contents.instructions([], {})}\n\n{refused(error).text}"
+        stores = self._visible()
+        return contents.instructions(stores, await self._contents(stores))
+
+    def _visible(self) -> list[StoreStatus]:
+        return list(self._scope.visible(list(self._link.known.values())))
+
+    async def _contents(self, stores: list[StoreStatus]) -> dict[str, str]:
+        """Return the contents of the first open stores, of those that answer in time."""
+        found: dict[str, str] = {}
+        limit = anyio.Semaphore(_CONTENTS_AT_ONCE)
+
+        async def fetch(name: str) -> None:
+            with suppress(CollatedError):
+                async with limit:
+                    found[name] = (await self._link.call("index", {"store": name})).text
+
+        with anyio.move_on_after(_CONTENTS_S):
+            async with anyio.create_task_group() as tasks:
+                names = [store.name for store in stores if store.state == "open"]
+                for name in names[:_CONTENTS_STORES]:
+                    tasks.start_soon(fetch, name)
+        return found
+
+
+def _as_result(answer: Answer) -> dict[str, Any]:
+    """Return a tool's result as the wire has it, which spares the SDK's models."""
+    return {
+        "content": [{"type": "text", "text": answer.text}],
+        "structuredContent": answer.structured,
+        "isError": answer.is_error,
+    }
+
+
+async def _report(context: Context, partials: MemoryObjectReceiveStream[Partial]) -> None:
+    with partials:
+        async for partial in partials:
+            words = f"{partial.answered} of {partial.asked} stores answered"
+            await context.session.report_progress(partial.answered, partial.asked, words)
