@@ -18,6 +18,7 @@ from collated_readers.opening import sweep_copies
 from collated_readers.registry import READERS
 
 from .cache import Cache
+from .claim import Claim
 from .corpora import Corpora
 from .embedding import Embedders
 from .engines.workers import Workers
@@ -29,7 +30,7 @@ from .methods import Methods
 from .places import cache_dir, config_file, load_settings, socket_path, state_dir, stores_dir
 from .pool import Pool
 from .protocol import ReloadResult
-from .server import Claim, Server
+from .server import Server
 from .service import Notifier, activated_sockets, give_back_memory, raise_descriptor_limit
 from .settings import Settings
 from .sidecars.keeper import Keeper

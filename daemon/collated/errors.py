@@ -10,7 +10,15 @@ from typing import NamedTuple
 
 from collated_readers.contextful.refusals import IDENTIFIERS
 
-__all__ = ["CODES", "Code", "CollatedError", "ConfigError", "RequestFailed", "code_of_number"]
+__all__ = [
+    "CODES",
+    "Code",
+    "CollatedError",
+    "ConfigError",
+    "DaemonUnreachable",
+    "RequestFailed",
+    "code_of_number",
+]
 
 
 class Code(NamedTuple):
@@ -59,6 +67,20 @@ class ConfigError(CollatedError):
     """The configuration is refused; the message names the key and what was expected."""
 
     code = "invalid_config"
+
+
+class DaemonUnreachable(CollatedError):
+    """There is no daemon, it went away, or what it says cannot be read.
+
+    `is_absent` is true when nothing listens at all, so that starting a daemon would help.
+    """
+
+    code = "daemon_unreachable"
+
+    def __init__(self, message: str, *, is_absent: bool = False) -> None:
+        """Keep the *message* that a person reads."""
+        super().__init__(message)
+        self.is_absent = is_absent
 
 
 class RequestFailed(CollatedError):

@@ -1,57 +1,20 @@
 """Starts the daemon when nothing listens: through its socket unit, else by itself, once for many callers."""
 
-import fcntl
-import os
 import shutil
-import socket
-import stat
 import subprocess
-import sys
-import time
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
-import msgspec
+from collated.places import socket_path
 
-from collated.client import DaemonUnreachable
-from collated.places import socket_path, state_dir
-
-from .escape import visible
+from . import launch
+from .launch import Program, is_listening
 
 __all__ = ["is_listening", "start"]
 
-
-class _Entry(msgspec.Struct):
-    """A line of the daemon's log, as structlog writes it."""
-
-    event: str
-    code: str = ""
-    message: str = ""
-
-    def told(self) -> str:
-        """Return it in words."""
-        return f"{self.event}: {self.message}" if self.message else self.event
-
-
-_DEADLINE_S = 10.0
-_FIRST_PAUSE_S = 0.005
-_LONGEST_PAUSE_S = 0.1
 _SYSTEMCTL_TIMEOUT_S = 5.0
 _IDLE_EXIT_S = 1_800
-_SERVICE_VARIABLES = frozenset(
-    {
-        "NOTIFY_SOCKET",
-        "WATCHDOG_USEC",
-        "WATCHDOG_PID",
-        "LISTEN_FDS",
-        "LISTEN_PID",
-        "LISTEN_FDNAMES",
-        "JOURNAL_STREAM",
-    }
-)
-_LOG_LIMIT_BYTES = 4_194_304
-_TAIL_BYTES = 4_096
 
 
 def start(path: Path, environ: Mapping[str, str]) -> None:
@@ -60,76 +23,9 @@ def start(path: Path, environ: Mapping[str, str]) -> None:
     Raises:
         DaemonUnreachable: it could not be started; the message has its own last words.
     """
-    deadline = time.monotonic() + _DEADLINE_S
-    _make_directory(path.parent)
-    with _only_one(path, deadline):
-        while not is_listening(path) and not _start_unit(path, environ):
-            if _start_process(path, environ, deadline):
-                return
-            time.sleep(_LONGEST_PAUSE_S)  # a daemon before it is answering its last requests
-
-
-def is_listening(path: Path) -> bool:
-    """Tell whether something accepts connections at *path*."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.setblocking(False)
-        try:
-            probe.connect(os.fsencode(path))
-        except BlockingIOError:
-            return True  # it listens, and its queue is full
-        except OSError:
-            return False
-        return True
-
-
-def _make_directory(directory: Path) -> None:
-    """Make the socket's directory for this user alone; refuse one that another user could tamper with."""
-    missing = [each for each in (directory, *directory.parents) if not each.exists()]
-    try:
-        for each in reversed(missing):
-            each.mkdir(mode=0o700, exist_ok=True)
-        for each in (directory, directory.parent):
-            owner = each.stat().st_uid
-            if owner not in (os.geteuid(), 0):
-                raise DaemonUnreachable(
-                    f"the socket's directory {each} belongs to user {owner}, not to you; set COLLATE_SOCKET"
-                )
-        mode = directory.stat().st_mode
-    except OSError as error:
-        raise DaemonUnreachable(f"the socket's directory {directory} cannot be used: {error}") from error
-    if mode & (stat.S_IWGRP | stat.S_IWOTH) and not mode & stat.S_ISVTX:
-        raise DaemonUnreachable(f"others may write to {directory}; run `chmod 700 {directory}`")
-
-
-@contextmanager
-def _only_one(path: Path, deadline: float) -> Generator[None]:
-    lock = path.with_name(path.name + ".spawn.lock")
-    flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
-    try:
-        descriptor = os.open(lock, flags, 0o600)
-    except OSError as error:
-        raise DaemonUnreachable(f"cannot lock {lock}: {error.strerror}") from error
-    try:
-        for _ in _until(deadline):
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                continue
-            break
-        else:
-            raise DaemonUnreachable(f"another program has been starting the daemon for {_DEADLINE_S:g} s")
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _until(deadline: float) -> Iterator[None]:
-    """Give the caller turns with growing pauses between them, until *deadline*."""
-    pause_s = _FIRST_PAUSE_S
-    while time.monotonic() < deadline:
-        yield
-        time.sleep(pause_s)
-        pause_s = min(pause_s * 1.5, _LONGEST_PAUSE_S)
+    arguments = ("run", "--socket", str(path), "--idle-exit", str(_IDLE_EXIT_S))
+    daemon = Program("the daemon", "collated", arguments, "daemon.log")
+    launch.start(daemon, path, environ, partial(_start_unit, path, environ))
 
 
 def _start_unit(path: Path, environ: Mapping[str, str]) -> bool:
@@ -148,77 +44,3 @@ def _start_unit(path: Path, environ: Mapping[str, str]) -> bool:
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0 and is_listening(path)
-
-
-def _start_process(path: Path, environ: Mapping[str, str], deadline: float) -> bool:
-    """Start a daemon and wait until it listens; False when another one still holds the socket."""
-    log_path = state_dir(environ) / "daemon.log"
-    try:
-        log_path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        log = _open_log(log_path)
-    except OSError as error:
-        raise DaemonUnreachable(f"the daemon's log {log_path} cannot be written: {error.strerror}") from error
-    try:
-        began = os.fstat(log).st_size
-        child = _launch(path, environ, log)
-        for _ in _until(deadline):
-            if is_listening(path):
-                return True
-            if child.poll() is not None:
-                break
-        else:
-            child.terminate()
-            raise DaemonUnreachable(f"no daemon listened at {path} within {_DEADLINE_S:g} s; see {log_path}")
-        said = _last_words(log, began)
-    finally:
-        os.close(log)
-    if any(entry.code == "socket_taken" for entry in said) and time.monotonic() < deadline:
-        return False
-    words = "\n".join(f"  {visible(entry.told())}" for entry in said) or "  (it said nothing)"
-    raise DaemonUnreachable(f"the daemon did not start:\n{words}")
-
-
-def _launch(path: Path, environ: Mapping[str, str], log: int) -> "subprocess.Popen[bytes]":
-    # -P: nothing of the directory that the person happens to stand in is ever imported.
-    command = [sys.executable, "-P", "-m", "collated", "run"]
-    return subprocess.Popen(  # noqa: S603 - our own module
-        [*command, "--socket", str(path), "--idle-exit", str(_IDLE_EXIT_S)],
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=log,
-        cwd="/",
-        env=_detached(environ),
-        start_new_session=True,
-    )
-
-
-def _open_log(path: Path) -> int:
-    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-    log = os.open(path, flags, 0o600)
-    if os.fstat(log).st_size > _LOG_LIMIT_BYTES:
-        os.ftruncate(log, 0)
-    return log
-
-
-def _detached(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return *environ* for a process that leaves this directory and whatever service this one is part of."""
-    detached = {name: value for name, value in environ.items() if name not in _SERVICE_VARIABLES}
-    if given := environ.get("COLLATE_CONFIG"):
-        detached["COLLATE_CONFIG"] = str(Path(given).absolute())
-    if given := environ.get("PYTHONPATH"):
-        parts = [str(Path(part).absolute()) for part in given.split(os.pathsep) if part]
-        detached["PYTHONPATH"] = os.pathsep.join(parts)
-    return detached
-
-
-def _last_words(log: int, began: int) -> "list[_Entry]":
-    size = os.fstat(log).st_size
-    said = os.pread(log, _TAIL_BYTES, max(began, size - _TAIL_BYTES)).decode("utf-8", "replace")
-    return [_entry(row) for row in said.splitlines()]
-
-
-def _entry(row: str) -> "_Entry":
-    try:
-        return msgspec.json.decode(row, type=_Entry)
-    except msgspec.MsgspecError:
-        return _Entry(row)  # a traceback, or what the interpreter says

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
-from collated.errors import CollatedError, RequestFailed, code_of_number
+from collated.errors import DaemonUnreachable, RequestFailed, code_of_number
 from collated.framing import Framer, frame
 from collated.protocol import METHODS, NOTIFICATIONS, Envelope, ErrorObject, Id, Notification, Request
 
@@ -25,20 +25,6 @@ _REPLY_LIMIT_BYTES = 268_435_456
 
 _encoder = msgspec.msgpack.Encoder()
 _envelope = msgspec.msgpack.Decoder(Envelope)
-
-
-class DaemonUnreachable(CollatedError):
-    """There is no daemon, it went away, or what it says cannot be read.
-
-    `is_absent` is true when nothing listens at all, so that starting a daemon would help.
-    """
-
-    code = "daemon_unreachable"
-
-    def __init__(self, message: str, *, is_absent: bool = False) -> None:
-        """Keep the *message* that a person reads."""
-        super().__init__(message)
-        self.is_absent = is_absent
 
 
 class Reply(NamedTuple):

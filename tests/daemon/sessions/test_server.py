@@ -13,7 +13,8 @@ import anyio
 import anyio.abc
 import pytest
 
-from collated.server import Claim, Server, SocketTaken
+from collated.claim import Claim, SocketTaken
+from collated.server import Server
 from collated.settings import Server as ServerSettings
 from collated.settings import Settings
 
