@@ -1,0 +1,59 @@
+"""How old what a store says is, in one short phrase. Pure."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from collated.protocol import StoreStatus
+
+__all__ = ["freshness"]
+
+_WORDS: Mapping[str, str] = {
+    "updated_at": "indexed",
+    "built_at": "indexed",
+    "ingested_at": "ingested",
+    "committed_at": "committed",
+}
+"""Details that are instants, the first of which that is there counts, and what happened then."""
+
+_UNITS = (("year", 31_536_000), ("month", 2_592_000), ("day", 86_400), ("hour", 3_600), ("minute", 60))
+
+
+def freshness(store: StoreStatus, now: float) -> str | None:
+    """Return such as "indexed 3 days ago, 12 files changed since" at *now*; None where nothing is known."""
+    said = [each for each in (_when(store, now), _changed(store)) if each]
+    return ", ".join(said) or None
+
+
+def _when(store: StoreStatus, now: float) -> str | None:
+    for key, words in _WORDS.items():
+        instant = _instant(store.details.get(key))
+        if instant is not None:
+            return f"{words} {_ago(now - instant)}"
+    return None
+
+
+def _changed(store: StoreStatus) -> str | None:
+    changed = store.details.get("files_changed")
+    if not isinstance(changed, int):
+        return None
+    files = {0: "no file", 1: "1 file"}.get(changed, f"{changed} files")
+    return f"{files} changed since"
+
+
+def _instant(value: object) -> float | None:
+    """Return the seconds since 1970 of an ISO 8601 instant, which is UTC where it does not say."""
+    try:
+        instant = datetime.fromisoformat(value) if isinstance(value, str) else None
+        if instant is None:
+            return None
+        return (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):  # the store says what it likes
+        return None
+
+
+def _ago(seconds: float) -> str:
+    for unit, size in _UNITS:
+        count = int(seconds // size)
+        if count > 0:
+            return f"{count} {unit}{'' if count == 1 else 's'} ago"
+    return "just now"
