@@ -56,7 +56,7 @@ class Link:
 
     @property
     def known(self) -> Mapping[str, StoreStatus]:
-        """Return the stores by name as they were last read, none before the first time; never changed in place."""
+        """Return the stores by name as they were last read, none before the first time; a value."""
         return self._known
 
     async def changed(self, known: Mapping[str, StoreStatus]) -> Mapping[str, StoreStatus]:

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -74,10 +74,11 @@ _RECORD = types.ResourceTemplate(
 )
 
 
+_EVERYTHING = Scope(None)
+
+
 def make_server(
-    link: Link,
-    scope: Scope = Scope(None),
-    bus: SubscriptionBus | None = None,  # noqa: B008 - it is frozen
+    link: Link, scope: Scope = _EVERYTHING, bus: SubscriptionBus | None = None
 ) -> Server[dict[str, Any]]:
     """Return a server of what *scope* allows of the stores behind *link*.
 
@@ -90,12 +91,12 @@ def make_server(
         title="collated",
         description="Every knowledge store on this machine.",
         on_list_tools=handlers.list_tools,
-        on_call_tool=handlers.call_tool,
         on_list_resources=handlers.list_resources,
         on_list_resource_templates=handlers.list_templates,
         on_read_resource=handlers.read_resource,
         on_subscriptions_listen=None if bus is None else ListenHandler(bus),
     )
+    server.add_request_handler("tools/call", types.CallToolRequestParams, handlers.call_tool)
     server.middleware[:] = [handlers.with_instructions]  # instead of the SDK's own, for telemetry
     return server
 
@@ -126,16 +127,18 @@ class _Handlers:
     async def _called(self, context: Context, request: Asked) -> Any:
         if not context.meta or "progress_token" not in context.meta:
             return await self._link.call(request.method, request.params)
-        failure: CollatedError | None = None
+        result, failure = None, None
         sender, receiver = anyio.create_memory_object_stream[Partial](math.inf)
-        async with anyio.create_task_group() as tasks, receiver:
-            tasks.start_soon(_report, context, receiver.clone())
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_report, context, receiver)
             with sender:
                 try:
-                    return await self._link.call(request.method, request.params, sender.send_nowait)
+                    result = await self._link.call(request.method, request.params, sender.send_nowait)
                 except CollatedError as error:  # which the task group would wrap
                     failure = error
-        raise failure
+        if failure is not None:
+            raise failure
+        return result
 
     async def list_resources(
         self, _: Context, __: types.PaginatedRequestParams | None
@@ -166,10 +169,10 @@ class _Handlers:
             raise MCPError(types.INVALID_PARAMS, refused(error).text) from error
         return text
 
-    async def with_instructions(self, context: Context, call_next: CallNext) -> HandlerResult:
+    async def with_instructions(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """Give whoever begins a session, or asks again, the contents as they are now."""
-        result = await call_next(context)
-        if context.method in ("initialize", "server/discover") and isinstance(result, dict):
+        result = await call_next(ctx)
+        if ctx.method in ("initialize", "server/discover") and isinstance(result, dict):
             return {**result, "instructions": await self.instructions()}
         return result
 
