@@ -90,8 +90,12 @@ def _command(name: str) -> Callable[[Session], int]:
             from .context_commands import CONTEXT_COMMANDS
 
             return CONTEXT_COMMANDS[name]
-        case "schema" | "demo":
-            return {"schema": _schema, "demo": _demo}[name]
+        case "schema" | "demo" | "setup":
+            return {"schema": _schema, "demo": _demo, "setup": _setup}[name]
+        case "mcp":
+            from .mcp_command import mcp
+
+            return mcp
         case _:
             from .commands import COMMANDS
 
@@ -109,3 +113,9 @@ def _demo(_: Session) -> int:
     from .demo import run
 
     return run()
+
+
+def _setup(session: Session) -> int:
+    from .setup_command import setup
+
+    return setup(session)

@@ -259,6 +259,39 @@ def _remove(parser: ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME")
 
 
+def _setup(parser: ArgumentParser) -> None:
+    _is_path(
+        parser.add_argument("roots", nargs="*", metavar="ROOT", help="look below this folder (your home)")
+    )
+    parser.add_argument("--depth", type=_number, default=6, metavar="N", help="how many folders down (6)")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show what would be written, and write nothing"
+    )
+    parser.add_argument("--undo", action="store_true", help="take back what earlier runs wrote")
+    parser.add_argument("--yes", action="store_true", help="do not ask before writing")
+    parser.add_argument("--no-service", action="store_true", help="leave the user's service manager alone")
+
+
+def _mcp(parser: ArgumentParser) -> None:
+    agents = ("claude-code", "claude-desktop", "cursor", "vscode", "zed", "codex")
+    parser.add_argument(
+        "--print-config", choices=agents, metavar="AGENT", help=f"print what to paste: {', '.join(agents)}"
+    )
+    http = parser.add_argument_group("over HTTP, instead of standard input and output")
+    http.add_argument("--http", metavar="HOST:PORT", help="where to listen")
+    http.add_argument("--audience", metavar="A", help="what the credentials must have been made for")
+    http.add_argument("--max-in-flight", type=_number, metavar="N", help="how many requests at once")
+    _is_path(http.add_argument("--credentials", metavar="FILE", help="who may ask what"))
+    _is_path(
+        http.add_argument("--denylist", metavar="FILE", help="credentials that were revoked, one a line")
+    )
+    http.add_argument("--public", action="store_true", help="HOST may be other than this machine")
+    made = parser.add_argument_group("a new credential, printed once")
+    made.add_argument("--new-credential", metavar="ID", help="add one to the file of --credentials")
+    made.add_argument("--stores", metavar="A,B", help="for these stores only")
+    made.add_argument("--days", type=_number, default=30, metavar="N", help="how long it is good (30)")
+
+
 def _completion(parser: ArgumentParser) -> None:
     parser.add_argument("shell", choices=("bash", "zsh", "tcsh"))
     parser.epilog = (
@@ -293,6 +326,8 @@ _COMMANDS: Mapping[str, tuple[str, Callable[[ArgumentParser], None]]] = {
     "status": ("Print how the daemon is.", _nothing),
     "cache": ("Print what is kept to make questions fast, or remove it.", _cache),
     "reload": ("Have the daemon read its configuration again.", _nothing),
+    "setup": ("Find the stores of this machine, and set everything up; --undo takes it back.", _setup),
+    "mcp": ("Serve every store to an agent by the Model Context Protocol.", _mcp),
     "doctor": ("Look for problems and say what to do about each.", _nothing),
     "demo": ("Show what collated does, on stores made for it.", _nothing),
     "schema": ("Print the wire protocol as a JSON Schema.", _nothing),
