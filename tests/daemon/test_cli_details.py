@@ -54,6 +54,11 @@ def of_vectors(**changed: Any) -> StoreStatus:
             ],
         ),
         (of_vectors(), ["model m", "2 dimensions", "metric dot"]),
+        (store(ingested_at="2026-11-30T09:47:21Z"), ["ingested 2026-11-30T09:47:21Z"]),
+        (
+            store(project="p", committed_at="2026-11-30T09:47:21Z"),
+            ["committed 2026-11-30T09:47:21Z", "project: p"],
+        ),
         (
             of_vectors(validation="valid", warnings=[], unindexed=2),
             ["model m", "2 dimensions", "metric dot", "2 texts not indexed", "valid"],

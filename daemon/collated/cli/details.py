@@ -16,6 +16,8 @@ __all__ = ["Concern", "concerns", "facts", "warnings"]
 _WORDS: Mapping[str, str] = {
     "built_at": "built {}",
     "updated_at": "updated {}",
+    "ingested_at": "ingested {}",
+    "committed_at": "committed {}",
     "head_commit": "commit {}",
     "symbols": "{} symbols",
     "languages": "languages {}",

@@ -9,6 +9,7 @@ from typing import Any
 from collated_readers.codes import RequestError
 from collated_readers.textindex import Text
 
+from .instants import rfc3339
 from .model import Table
 from .reads import Reads
 from .responses import SESSION_ZONE, admits
@@ -40,9 +41,18 @@ def counted(reads: Reads) -> Counted:
         if reason := _withheld(table):
             warnings.append({"code": "withheld", "message": f"table {name}: {reason}"})
     details: dict[str, Any] = {"project": reads.store.project}
-    return Counted(
-        reads.store.digest, len(names), rows, {**details, "warnings": warnings} if warnings else details
-    )
+    shown = [table for name in names if not _withheld(table := reads.store.tables[name])]
+    if committed := [at for table in shown for at in _instants(table)]:
+        details["committed_at"] = rfc3339(max(committed))
+    if warnings:
+        details["warnings"] = warnings
+    return Counted(reads.store.digest, len(names), rows, details)
+
+
+def _instants(table: Table) -> Iterator[int]:
+    """Yield when what the table shows was committed, or folded."""
+    yield from (run.committed_at for run in table.runs)
+    yield from (snapshot.created_at for snapshot in table.chain)
 
 
 def _withheld(table: Table) -> str | None:

@@ -20,6 +20,7 @@ __all__ = ["VERSIONS", "facts_of", "is_contextpull"]
 
 VERSIONS = "1.x"
 _MAJOR = "1"
+_LONGEST_DETAIL = 200
 
 _COLUMNS: Mapping[str, frozenset[str]] = {
     "meta": frozenset({"key", "value"}),
@@ -75,7 +76,13 @@ def facts_of(db: sqlite3.Connection, tables: Mapping[str, str]) -> StoreFacts:
         documents=integer(documents),
         records=integer(sections),
         model=model_of(db),
+        details=_details(db),
     )
+
+
+def _details(db: sqlite3.Connection) -> dict[str, str]:
+    ingested_at = meta_of(db, "ingested_at")
+    return {} if ingested_at is None else {"ingested_at": ingested_at[:_LONGEST_DETAIL]}
 
 
 def _check_fts(db: sqlite3.Connection) -> None:

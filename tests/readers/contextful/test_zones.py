@@ -11,6 +11,7 @@ from collated_readers.contextful.serving import Service
 
 ROWS = [{"id": "a", "title": "Solar", "body": "solar storage"}]
 COLUMNS = {"id": "utf8", "title": "utf8", "body": "utf8"}
+DAYS = {"near": "2030-01-01T00:00:00Z", "far": "2030-02-01T00:00:00Z"}
 FAR = {"policy": {"zone": {"allow": ["on-prem:*"]}}}
 EXCLUDED: list[dict[str, Any]] = [
     {"table": "far", "excluded": True, "rows_dropped": None, "columns_masked": []}
@@ -23,7 +24,7 @@ def store(make_context_store: Any) -> Any:
     store = make_context_store()
     for name, declared in (("near", {"result_cache": "10m"}), ("far", {**FAR, "result_cache": "10m"})):
         table = store.table(name, COLUMNS, **declared)
-        table.run("r1", ROWS)
+        table.run("r1", ROWS, DAYS[name])
         table.ledger("r1", [{"request_id": "req-1"}])
     return store
 
@@ -100,3 +101,4 @@ def test_a_search_and_a_grep_find_nothing_of_it_and_the_stores_facts_say_why(fac
     assert [one["message"] for one in counted["details"]["warnings"]] == [
         "table far: its zone does not admit local:device, so it shows no rows"
     ]
+    assert counted["details"]["committed_at"] == DAYS["near"]

@@ -205,6 +205,24 @@ def test_a_rank_that_is_no_finite_number_is_the_stores_fault(doctored: Doctored,
     assert code_of(lambda: _search(db, Query("zebra"))) == "invalid_rank"
 
 
+@pytest.mark.parametrize(
+    ("statement", "shown"),
+    [
+        ("UPDATE meta SET value = '2026-11-30T10:00:23+00:00' WHERE key = 'ingested_at'", 25),
+        ("UPDATE meta SET value = hex(zeroblob(1000000)) WHERE key = 'ingested_at'", 200),
+        ("DELETE FROM meta WHERE key = 'ingested_at'", None),
+    ],
+)
+def test_when_it_was_ingested_is_shown_as_it_says_but_never_long(
+    doctored: Doctored, statement: str, shown: int | None
+) -> None:
+    _, facts = _identify(doctored(statement))
+
+    assert {key: len(value) for key, value in facts.details.items()} == (
+        {} if shown is None else {"ingested_at": shown}
+    )
+
+
 def test_rows_of_the_index_without_a_section_take_nobodys_place(doctored: Doctored) -> None:
     ghost = "INSERT INTO sections_fts VALUES ('ghost#{}', 'Zebra zebra', 'zebra zebra')"
     db = doctored(*(ghost.format(n) for n in range(30)))
