@@ -1,8 +1,9 @@
 """A tool's call as a request of the daemon, or an error that a model can act on. Pure.
 
 What can mean but one thing is taken so: a string where a list of strings is wanted, an integer or a boolean
-as a word, a list or an object as the JSON of one, null for what is left out, and a ref in the brackets of a
-citation. Everything else that is wrong is an error. Numbers beyond a limit are the daemon's to clamp.
+as a word, a list or an object as the JSON of one, null or no stores for what is left out, and a ref in the
+brackets of a citation. Everything else that is wrong is an error. Numbers beyond a limit are the daemon's to
+clamp.
 """
 
 import difflib
@@ -42,6 +43,7 @@ _ALIASES: Mapping[str, str] = {
 }
 """What agents call some arguments; a tool that has an argument of that very name means that."""
 
+_ALL = ("stores", [])  # as good as not given, as null is
 _INTEGER = re.compile(r"[+-]?[0-9]{1,16}")
 _CITED = re.compile(
     r"\[([a-z0-9._-]+:.+)\]", re.DOTALL
@@ -56,7 +58,7 @@ def asked(name: str, arguments: Mapping[str, Any], stores: Sequence[StoreStatus]
         RequestError: `unknown_tool`, `invalid_params`; both suggest what to do instead.
     """
     tool = _tool(name)
-    given = {key: value for key, value in arguments.items() if value is not None}
+    given = {key: value for key, value in arguments.items() if value is not None and (key, value) != _ALL}
     _check_names(tool, given)
     params = {
         key: _value(tool, key, given[key]) if key in given else schema["default"]

@@ -20,9 +20,8 @@ stores= to ask some documents or stores only. To compare, search each side and r
 
 _NOTHING = "No store is open yet. `collate add PATH` adds one; `stores` says how they are."
 
-# A line of a table of contents: a path padded to 30 characters, then a label and a number in brackets, or
-# of a folder how many documents there are below it (store-format: Index).
-_ENTRY = re.compile(r"(.{30,}?)(?:  .*\(\d+\)|\d+ docs · .*)")
+_PATH_CHARACTERS = 30
+_FOLDER = re.compile(r"\d+ docs · ")
 
 
 def instructions(
@@ -34,9 +33,8 @@ def instructions(
     for each store, or as many of these lines as there is room for.
     """
     room = budget_tokens * _CHARACTERS
-    levels = (_flat(stores, contents), _compact(stores, contents), _lines(stores))
-    for level in levels:
-        text = f"{_DISCIPLINE}\n\n{level or _NOTHING}"
+    for level in (_flat, _compact, _lines):
+        text = f"{_DISCIPLINE}\n\n{level(stores, contents) or _NOTHING}"
         if len(text) <= room:
             return text
     return _cut(stores, room)
@@ -58,25 +56,39 @@ def plain(line: str) -> str:
 
 def _flat(stores: Sequence[StoreStatus], contents: Mapping[str, str]) -> str:
     return "\n\n".join(
-        "\n".join([line_of(store), *map(plain, contents.get(store.name, "").strip().splitlines())])
+        "\n".join([line_of(store), *map(plain, _body(contents.get(store.name, "")).splitlines())])
         for store in stores
     )
 
 
+def _body(contents: str) -> str:
+    """Return a table of contents without the head that ContextPull writes: its own discipline."""
+    head, gap, body = contents.strip().partition("\n\n")
+    return body if gap else head
+
+
 def _compact(stores: Sequence[StoreStatus], contents: Mapping[str, str]) -> str:
     return "\n".join(
-        "\n".join([line_of(store), *(f"  {path}" for path in _paths(contents.get(store.name, "")))])
+        "\n".join([line_of(store), *(f"  {plain(path)}" for path in _paths(contents.get(store.name, "")))])
         for store in stores
     )
 
 
 def _paths(contents: str) -> Iterator[str]:
+    """Yield the paths of a table of contents (store-format: Index).
+
+    A document's line is its path, padded to 30 characters, then a label and a number in brackets; a
+    folder's has instead how many documents there are below it.
+    """
     for line in contents.splitlines():
-        if entry := _ENTRY.fullmatch(line):
-            yield plain(entry[1].rstrip())
+        end = line.find("  ", _PATH_CHARACTERS)
+        if end >= 0 and line.endswith(")") and line[line.rfind("(") + 1 : -1].isdecimal():
+            yield line[:end].rstrip()
+        elif folder := _FOLDER.search(line, _PATH_CHARACTERS):
+            yield line[: folder.start()].rstrip()
 
 
-def _lines(stores: Sequence[StoreStatus]) -> str:
+def _lines(stores: Sequence[StoreStatus], _: Mapping[str, str]) -> str:
     return "\n".join(map(line_of, stores))
 
 

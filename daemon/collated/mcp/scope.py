@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from collated.errors import CollatedError
 from collated.protocol import StoreStatus
 from collated_readers import RequestError, State
 
@@ -15,6 +16,8 @@ __all__ = ["Scope"]
 
 _NARROWED = frozenset({"search", "grep", "read", "neighbours", "symbols", "references", "impact", "stores"})
 """Methods that take `stores`; all others are asked of one `store`."""
+
+_LISTED = "stores lists those that there are"
 
 
 class Scope(Struct, frozen=True):
@@ -41,8 +44,14 @@ class Scope(Struct, frozen=True):
             if name not in names:
                 raise _unknown(name, names)
         if asked.method in _NARROWED:
-            return Asked(asked.method, {**asked.params, "stores": _all_of(asked.params.get("stores"), names)})
+            return Asked(asked.method, {**asked.params, "stores": _some_of(asked, visible)})
         return Asked(asked.method, {**asked.params, "store": _one_of(asked, visible)})
+
+    def told(self, error: CollatedError | RequestError) -> CollatedError | RequestError:
+        """Return *error* without the names of other stores that the daemon suggests where one vanished."""
+        if self.stores is None or error.code != "unknown_store":
+            return error
+        return RequestError(error.code, str(error), _LISTED)
 
 
 def _named(params: dict[str, Any]) -> list[str]:
@@ -53,11 +62,18 @@ def _named(params: dict[str, Any]) -> list[str]:
     return [*one, *(params.get("stores") or ()), *([head] if colon else [])]
 
 
-def _all_of(wanted: list[str] | None, names: list[str]) -> list[str]:
-    """Return *wanted*, or all; never none, which would be all that there are for the daemon."""
-    if not names:
-        raise _unknown(None, names)
-    return wanted or names
+def _some_of(asked: Asked, visible: Sequence[StoreStatus]) -> list[str]:
+    """Return the stores that are named, or all; never none, which would be all that there are.
+
+    One that was refused is asked only where it is named, so it is not.
+    """
+    if named := asked.params.get("stores"):
+        return list(named)
+    if not visible:
+        raise _unknown(None, [])
+    names = [store.name for store in visible]
+    able = [store.name for store in visible if store.state != State.REFUSED]
+    return names if asked.method == "stores" else able or names
 
 
 def _one_of(asked: Asked, visible: Sequence[StoreStatus]) -> str:
@@ -73,9 +89,7 @@ def _one_of(asked: Asked, visible: Sequence[StoreStatus]) -> str:
 
 def _unknown(name: str | None, names: Sequence[str]) -> RequestError:
     if name is None:
-        return RequestError(
-            "unknown_store", "there is no store to ask", "`stores` lists those that there are"
-        )
+        return RequestError("unknown_store", "there is no store to ask", _LISTED)
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
-    suggestion = f"did you mean {', '.join(close)}?" if close else "`stores` lists those that there are"
+    suggestion = f"did you mean {', '.join(close)}?" if close else _LISTED
     return RequestError("unknown_store", f"there is no store {name[:60]!r}", suggestion)
