@@ -16,10 +16,18 @@ from .errors import ConfigError
 if TYPE_CHECKING:
     from .settings import Settings
 
-__all__ = ["cache_dir", "config_file", "load_settings", "socket_path", "state_dir", "stores_dir"]
+__all__ = [
+    "SOCKET_PATH_BYTES",
+    "cache_dir",
+    "config_file",
+    "load_settings",
+    "socket_path",
+    "state_dir",
+    "stores_dir",
+]
 
 # sun_path is 108 bytes on Linux and 104 on macOS, the final NUL included.
-_SOCKET_PATH_BYTES = 107 if sys.platform == "linux" else 103
+SOCKET_PATH_BYTES = 107 if sys.platform == "linux" else 103
 
 
 def _base(environ: Mapping[str, str], variable: str, kind: str) -> Path:
@@ -65,9 +73,9 @@ def socket_path(environ: Mapping[str, str], configured: str = "") -> Path:
     path = (
         Path(given).expanduser() if given else _base(environ, "XDG_RUNTIME_DIR", "runtime") / "collated.sock"
     )
-    if len(os.fsencode(path)) > _SOCKET_PATH_BYTES:
+    if len(os.fsencode(path)) > SOCKET_PATH_BYTES:
         raise ConfigError(
-            f"the socket path {path} is longer than {_SOCKET_PATH_BYTES} bytes; "
+            f"the socket path {path} is longer than {SOCKET_PATH_BYTES} bytes; "
             "set COLLATE_SOCKET to a shorter one"
         )
     return path

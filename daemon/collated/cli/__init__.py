@@ -90,12 +90,8 @@ def _command(name: str) -> Callable[[Session], int]:
             from .context_commands import CONTEXT_COMMANDS
 
             return CONTEXT_COMMANDS[name]
-        case "schema" | "demo" | "setup":
-            return {"schema": _schema, "demo": _demo, "setup": _setup}[name]
-        case "mcp":
-            from .mcp_command import mcp
-
-            return mcp
+        case "schema" | "demo" | "setup" | "mcp":
+            return {"schema": _schema, "demo": _demo, "setup": _setup, "mcp": _mcp}[name]
         case _:
             from .commands import COMMANDS
 
@@ -119,3 +115,9 @@ def _setup(session: Session) -> int:
     from .setup_command import setup
 
     return setup(session)
+
+
+def _mcp(session: Session) -> int:
+    from .mcp_command import mcp
+
+    return mcp(session)

@@ -217,6 +217,7 @@ def _as_result(answer: Answer) -> dict[str, Any]:
         "content": [{"type": "text", "text": answer.text}],
         "structuredContent": answer.structured,
         "isError": answer.is_error,
+        "resultType": "complete",
     }
 
 

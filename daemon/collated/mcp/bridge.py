@@ -1,0 +1,105 @@
+"""The thin process that an agent starts: its two streams, spliced with a session of the host.
+
+It imports no SDK and no event loop: twenty agents have twenty of these, and one host.
+"""
+
+import os
+import socket
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from collated import __version__
+from collated.errors import ConfigError, DaemonUnreachable
+from collated.places import SOCKET_PATH_BYTES
+
+__all__ = ["GREETING", "NO_SPAWN", "SPAWN", "host_path", "run"]
+
+SPAWN, NO_SPAWN = b"spawn\n", b"no spawn\n"
+"""The first line that a host is sent: whether it may start a daemon for this session."""
+
+GREETING = b"\n"
+"""What a host answers to it: without one, it was about to end."""
+
+_PIECE_BYTES = 65_536
+_ATTEMPTS = 5
+_STDIN, _STDOUT = 0, 1
+
+
+def host_path(daemon: Path) -> Path:
+    """Return where the host of the daemon at the socket *daemon* listens: each version has its own.
+
+    Raises:
+        ConfigError: the path is longer than the system allows.
+    """
+    path = daemon.with_name(f"{daemon.name}.mcp-{__version__}")
+    if len(os.fsencode(path)) > SOCKET_PATH_BYTES:
+        raise ConfigError(
+            f"the socket path {path} is longer than {SOCKET_PATH_BYTES} bytes; "
+            "set COLLATE_SOCKET to a shorter one"
+        )
+    return path
+
+
+def run(daemon: Path, environ: Mapping[str, str], *, may_spawn: bool) -> None:
+    """Speak MCP on standard input and output until the agent has ended its input, and has its answers.
+
+    Raises:
+        ConfigError: the socket's path is too long.
+        DaemonUnreachable: the host could not be started, or went away.
+    """
+    with _connected(daemon, environ, SPAWN if may_spawn else NO_SPAWN) as host:
+        has_ended = threading.Event()
+        threading.Thread(target=_send, args=(host, has_ended), daemon=True).start()
+        _receive(host)
+        if not has_ended.is_set():
+            raise DaemonUnreachable("the process that serves MCP went away; start the session again")
+
+
+def _connected(daemon: Path, environ: Mapping[str, str], wish: bytes) -> socket.socket:
+    path = host_path(daemon)
+    for _ in range(_ATTEMPTS):
+        host = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            host.connect(os.fsencode(path))
+            host.sendall(wish)
+            if host.recv(len(GREETING)) == GREETING:
+                return host
+        except OSError:
+            pass  # nobody listens, or is about to end
+        host.close()
+        _start(path, daemon, environ)
+    raise DaemonUnreachable(f"nothing that listens at {path} serves MCP")
+
+
+def _start(path: Path, daemon: Path, environ: Mapping[str, str]) -> None:
+    from collated.cli.launch import Program, start
+
+    start(Program("the host of MCP", "collated.mcp.host", (str(daemon),), "mcp.log"), path, environ)
+
+
+def _send(host: socket.socket, has_ended: threading.Event) -> None:
+    """Send what the agent writes, and the end of it."""
+    try:
+        while piece := os.read(_STDIN, _PIECE_BYTES):
+            host.sendall(piece)
+        has_ended.set()
+        host.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass  # the host is gone, which `_receive` sees too
+
+
+def _receive(host: socket.socket) -> None:
+    """Write what the host sends, as fast as the agent reads it."""
+    piece = memoryview(bytearray(_PIECE_BYTES))
+    while length := _received(host, piece):
+        rest = piece[:length]
+        while rest:
+            rest = rest[os.write(_STDOUT, rest) :]
+
+
+def _received(host: socket.socket, piece: memoryview) -> int:
+    try:
+        return host.recv_into(piece)
+    except ConnectionError:
+        return 0

@@ -1,0 +1,134 @@
+"""The host: one process for all agents of a daemon, which has the SDK loaded and a session for each.
+
+Agents reach it through `bridge`, which starts it. It ends some time after its last session.
+"""
+
+import argparse
+import asyncio
+import logging
+import os
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+import anyio
+import msgspec
+from anyio.abc import TaskGroup
+
+from collated.claim import Claim, is_same_user
+from collated.cli import spawn
+from collated.errors import CollatedError
+from collated.service import raise_descriptor_limit
+
+from .bridge import GREETING, SPAWN, host_path
+from .link import Link
+from .serving import LINE_BYTES, serve
+
+__all__ = ["Host", "main"]
+
+log = logging.getLogger(__name__)
+
+_ACCEPT_AGAIN_S = 0.1
+_LOOK_S = 1.0
+_LEAST_LOOK_S = 0.01
+
+
+class Host:
+    """Serves whoever connects, each in a session that cannot harm another."""
+
+    def __init__(self, daemon: Path, idle_exit_s: float) -> None:
+        """Ask the daemon at the socket *daemon*; end *idle_exit_s* after the last session."""
+        self._daemon = daemon
+        self._idle_exit_s = idle_exit_s
+        self._sessions = 0
+        self._last_used = time.monotonic()
+
+    async def run(self, claim: Claim) -> None:
+        """Serve at the path of *claim* until it is idle or is not found there, and sessions to their end."""
+        async with anyio.create_task_group() as tasks:
+            with ExitStack() as held, anyio.CancelScope() as accepting:
+                held.enter_context(claim)
+                listener = held.enter_context(claim.listen())
+                tasks.start_soon(self._leave, claim, accepting)
+                await self._accept(listener, tasks)
+            # From here on another host may take the place; who has connected and was not greeted goes there.
+
+    async def _leave(self, claim: Claim, accepting: anyio.CancelScope) -> None:
+        pause_s = max(min(self._idle_exit_s, _LOOK_S), _LEAST_LOOK_S)
+        while claim.is_in_place and not self._is_idle():  # noqa: ASYNC110 - nobody tells that a path changed
+            await anyio.sleep(pause_s)
+        accepting.cancel()
+
+    def _is_idle(self) -> bool:
+        return not self._sessions and time.monotonic() - self._last_used >= self._idle_exit_s
+
+    async def _accept(self, listener: socket.socket, tasks: TaskGroup) -> None:
+        listener.setblocking(False)
+        while True:
+            await anyio.wait_readable(listener)
+            try:
+                client, _ = listener.accept()
+            except BlockingIOError:
+                continue  # who was there is gone
+            except OSError as error:
+                log.warning("cannot accept: %s", error)
+                await anyio.sleep(_ACCEPT_AGAIN_S)
+                continue
+            tasks.start_soon(self._serve, client)
+
+    async def _serve(self, client: socket.socket) -> None:
+        if not is_same_user(client):
+            client.close()
+            log.warning("refused a client of another user")
+            return
+        self._sessions += 1
+        try:
+            await self._session(client)
+        except Exception:  # whatever it is, it ends this session alone
+            log.exception("a session failed")
+        finally:
+            self._sessions -= 1
+            self._last_used = time.monotonic()
+
+    async def _session(self, client: socket.socket) -> None:
+        reader, writer = await asyncio.open_connection(sock=client, limit=LINE_BYTES)
+        try:
+            wish = await reader.readline()
+            if not wish:
+                return  # it only looked whether somebody listens
+            writer.write(GREETING)
+            start = partial(spawn.start, self._daemon, os.environ) if wish == SPAWN else None
+            async with Link(self._daemon, start) as link:
+                await serve(reader, writer, link)
+        finally:
+            writer.close()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the host of the daemon whose socket *argv* names."""
+    parser = argparse.ArgumentParser("collated.mcp.host", description=__doc__)
+    parser.add_argument("socket", help="the daemon's socket")
+    parser.add_argument(
+        "--idle-exit", type=float, default=60.0, metavar="S", help="seconds without a session"
+    )
+    given = parser.parse_args(argv)
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s: %(message)s")
+    raise_descriptor_limit()
+    daemon = Path(given.socket)
+    try:
+        anyio.run(Host(daemon, given.idle_exit).run, Claim(host_path(daemon)))
+    except CollatedError as error:
+        failure = {"event": "not_serving", "code": error.code, "message": str(error)}
+        sys.stderr.write(msgspec.json.encode(failure).decode() + "\n")
+        return 1
+    except KeyboardInterrupt:
+        return 0
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,180 @@
+"""One agent's session over a stream of bytes: a message a line, as MCP has it over stdio. Imports the SDK."""
+
+import asyncio
+import select
+from collections.abc import Mapping
+from typing import Any, cast
+
+import anyio
+import mcp_types as types
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.server.lowlevel import NotificationOptions
+from mcp.server.session import ServerSession
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ResourcesListChanged,
+    ResourceUpdated,
+    ServerEvent,
+    ToolsListChanged,
+)
+from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
+
+from collated.protocol import StoreStatus
+
+from .addresses import INDEX
+from .link import Link
+from .session import Context, make_server
+from .tools import announced
+
+__all__ = ["LINE_BYTES", "serve"]
+
+LINE_BYTES = 16_777_216
+"""How long a message may be."""
+
+_LISTEN = "subscriptions/listen"  # which is answered when the session ends, and not before
+_LOOK_S = 0.05
+
+
+async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, link: Link) -> None:
+    """Serve the agent at the other end until it ends the stream and has its answers, or is gone."""
+    bus = InMemorySubscriptionBus()
+    told = _Told(link, bus)
+    server = make_server(link, bus=bus)
+    server.add_notification_handler("notifications/initialized", types.NotificationParams, told.begin)
+    wire = _Wire(reader, writer)
+    options = server.create_initialization_options(
+        NotificationOptions(resources_changed=True, tools_changed=True)
+    )
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(told.follow)
+        tasks.start_soon(wire.read)
+        tasks.start_soon(wire.write, tasks.cancel_scope)
+        await server.run(wire.inbound, wire.outbound, options)
+        tasks.cancel_scope.cancel()
+
+
+class _Wire:
+    """The lines of both directions, and which requests have no answer yet."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._unanswered: set[types.RequestId] = set()
+        self._arrived, self.inbound = _stream()
+        self.outbound, self._leaving = _stream()
+
+    async def read(self) -> None:
+        """Hand over what the agent says, and its end once it was answered: the SDK answers nothing after."""
+        async with self._arrived:
+            while line := await self._line():
+                if message := await self._understood(line):
+                    await self._arrived.send(SessionMessage(message))
+            while self._unanswered and not self._is_gone():  # noqa: ASYNC110 - the end of a session
+                await anyio.sleep(_LOOK_S)
+
+    async def write(self, session: anyio.CancelScope) -> None:
+        """Write what the agent is told; end *session* when there is nobody to read it."""
+        async with self._leaving:
+            try:
+                async for leaving in self._leaving:
+                    message = leaving.message
+                    text = message.model_dump_json(by_alias=True, exclude_unset=True)
+                    self._writer.write(text.encode() + b"\n")
+                    await self._writer.drain()
+                    if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
+                        self._unanswered.discard(cast("types.RequestId", message.id))
+            except OSError:
+                session.cancel()
+
+    async def _line(self) -> bytes:
+        try:
+            return await self._reader.readline()
+        except ValueError:  # longer than LINE_BYTES
+            await self._refuse(types.INVALID_REQUEST, f"a message has at most {LINE_BYTES} bytes")
+        except OSError:
+            pass  # the agent is gone
+        return b""
+
+    async def _understood(self, line: bytes) -> types.JSONRPCMessage | None:
+        if line.isspace():
+            return None
+        try:
+            message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+        except ValidationError as error:
+            is_json = error.errors()[0]["type"] != "json_invalid"
+            await self._refuse(
+                types.INVALID_REQUEST if is_json else types.PARSE_ERROR,
+                "not a JSON-RPC 2.0 message" if is_json else "not JSON",
+            )
+            return None
+        if isinstance(message, types.JSONRPCRequest) and message.method != _LISTEN:
+            self._unanswered.add(message.id)
+        elif isinstance(message, types.JSONRPCNotification) and message.method == "notifications/cancelled":
+            self._unanswered.discard((message.params or {}).get("requestId", ""))
+        return message
+
+    async def _refuse(self, code: int, words: str) -> None:
+        error = types.JSONRPCError(jsonrpc="2.0", id=None, error=types.ErrorData(code=code, message=words))
+        await self.outbound.send(SessionMessage(error))
+
+    def _is_gone(self) -> bool:
+        """Tell whether the other end is closed for good, and not for writing alone."""
+        poll = select.poll()
+        poll.register(self._writer.get_extra_info("socket").fileno(), 0)
+        return any(events & (select.POLLHUP | select.POLLERR) for _, events in poll.poll(0))
+
+
+def _stream() -> tuple[MemoryObjectSendStream[SessionMessage], MemoryObjectReceiveStream[SessionMessage]]:
+    return anyio.create_memory_object_stream[SessionMessage](0)
+
+
+class _Told:
+    """What the agent was told of the stores, and its changes."""
+
+    def __init__(self, link: Link, bus: InMemorySubscriptionBus) -> None:
+        self._link = link
+        self._bus = bus
+        self._session: ServerSession | None = None
+
+    async def begin(self, context: Context, _: types.NotificationParams) -> None:
+        """Tell changes to an agent that has no subscriptions: 2025-11-25 and before."""
+        self._session = context.session
+
+    async def follow(self) -> None:
+        """Tell every change of the stores."""
+        before = self._link.known
+        while True:
+            now = await self._link.changed(before)
+            for event in _events(before, now):
+                await self._bus.publish(event)
+                await self._tell(event)
+            before = now
+
+    async def _tell(self, event: ServerEvent) -> None:
+        if self._session is None:
+            return
+        if isinstance(event, ToolsListChanged):
+            await self._session.send_tool_list_changed()
+        elif isinstance(event, ResourcesListChanged):
+            await self._session.send_resource_list_changed()
+
+
+def _events(before: Mapping[str, StoreStatus], now: Mapping[str, StoreStatus]) -> list[ServerEvent]:
+    """Return what an agent who knows *before* has to be told *now*, and nothing that stayed as it was."""
+    events: list[ServerEvent] = []
+    if _tools(before) != _tools(now):
+        events.append(ToolsListChanged())
+    if _open(before).keys() != _open(now).keys():
+        events.append(ResourcesListChanged())
+    if _open(before) != _open(now):
+        events.append(ResourceUpdated(uri=INDEX))
+    return events
+
+
+def _tools(known: Mapping[str, StoreStatus]) -> list[str]:
+    return [tool.name for tool in announced(list(known.values()))]
+
+
+def _open(known: Mapping[str, StoreStatus]) -> dict[str, Any]:
+    return {name: store.fingerprint for name, store in known.items() if store.state == "open"}
