@@ -8,7 +8,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from collated.catalog import shown
 from collated.errors import CollatedError
 from collated.mcp.configs import AGENTS, lines, where
 from collated.mounts import network_mounts
@@ -20,6 +22,7 @@ from collated.setup.manager import find_manager
 from collated.setup.model import FileStep, Looked, Step
 from collated.setup.preparing import Prepared, Seen, Service, command_in_use, prepare_service, prepare_stores
 from collated.setup.units import UNITS
+from collated_readers.contract import clamped
 
 from .escape import visible, visible_text
 from .line import Line, Span, line, table, verbatim
@@ -29,6 +32,15 @@ from .session import Session
 __all__ = ["setup"]
 
 _FOLDER = "setup"
+_DEPTHS = (0, 64)
+
+
+class Change(Struct, frozen=True):
+    """A file with the text that it is to have, or a link with its target."""
+
+    path: str
+    text: str | None = None
+    target: str | None = None
 
 
 class Report(Struct, frozen=True):
@@ -38,7 +50,7 @@ class Report(Struct, frozen=True):
     left_out: dict[str, str]
     configuration: str
     added: str
-    files: list[str]
+    files: list[Change]
     service: str
     is_written: bool
 
@@ -50,7 +62,8 @@ def setup(session: Session) -> int:
         return _undo(workshop, session)
     roots = _roots(session.arguments.roots)
     with _progress() as tell:
-        looked = look(roots, session.arguments.depth, network=network_mounts() or (), tell=tell)
+        depth = clamped(session.arguments.depth, _DEPTHS)
+        looked = look(roots, depth, network=network_mounts() or (), tell=tell)
     prepared = prepare_stores(looked, roots, session.environ)
     service = _service(workshop, session)
     steps = [*prepared.steps, *service.steps]
@@ -59,7 +72,7 @@ def setup(session: Session) -> int:
     if not prepared.stores:
         return _nothing_found(roots, session)
     if not session.arguments.json:
-        session.show(_to_write(prepared, steps, service))
+        session.show(_to_write(prepared, steps, service, is_whole=session.arguments.dry_run))
     return _carry_out(workshop, prepared, service, session)
 
 
@@ -146,9 +159,9 @@ def _tell_daemon(session: Session) -> None:
 
     from .spawn import is_listening
 
-    if not is_listening(session.socket):
-        return
     try:
+        if not is_listening(session.socket):
+            return
         with Client(session.socket) as client:
             client.call("reload")
             client.call("rescan")
@@ -186,8 +199,8 @@ def _undo(workshop: Workshop, session: Session) -> int:
 
 def _show_undone(undone: Undone, session: Session) -> int:
     if session.arguments.json:
-        shown = {_shown(path): _shown(reason) for path, reason in undone.kept.items()}
-        session.show_json(Undone([_shown(path) for path in undone.restored], shown))
+        kept = {shown(path): shown(reason) for path, reason in undone.kept.items()}
+        session.show_json(Undone([shown(path) for path in undone.restored], kept))
     else:
         session.show([line(Span("taken back", "good"), f": {len(undone.restored)} files and links")])
     session.note(line(f"kept {_shown(path)}: {_shown(reason)}") for path, reason in undone.kept.items())
@@ -198,12 +211,18 @@ def _show_undone(undone: Undone, session: Session) -> int:
 
 
 def _report(prepared: Prepared, steps: Sequence[Step], service: Service, *, is_written: bool) -> Report:
-    stores = [Seen(each.name, each.format, _shown(each.path), each.is_new) for each in prepared.stores]
-    left_out = {_shown(path): reason for path, reason in prepared.left_out.items()}
-    files = [_shown(step.path) for step in steps]
+    stores = [replace(each, path=shown(each.path)) for each in prepared.stores]
+    left_out = {shown(path): shown(reason) for path, reason in prepared.left_out.items()}
+    files = [_change(step) for step in steps]
     return Report(
-        stores, left_out, _shown(prepared.config), prepared.added, files, service.note, is_written=is_written
+        stores, left_out, shown(prepared.config), prepared.added, files, service.note, is_written=is_written
     )
+
+
+def _change(step: Step) -> Change:
+    if isinstance(step, FileStep):
+        return Change(shown(step.path), text=step.content.decode())
+    return Change(shown(step.path), target=shown(step.target))
 
 
 def _found(prepared: Prepared, looked: Looked) -> Iterator[Line]:
@@ -223,25 +242,19 @@ def _found(prepared: Prepared, looked: Looked) -> Iterator[Line]:
         yield line(f"{_shown(path)}: {_shown(reason)}", indent=2)
 
 
-def _to_write(prepared: Prepared, steps: Sequence[Step], service: Service) -> Iterator[Line]:
-    if steps:
-        yield line(Span("to be written", "heading"))
+def _to_write(
+    prepared: Prepared, steps: Sequence[Step], service: Service, *, is_whole: bool
+) -> Iterator[Line]:
+    """Return what each step does; the texts of units are part of it only where *is_whole*."""
     for step in steps:
-        if isinstance(step, FileStep):
-            is_there = content_of(Path(step.path)) is not None
-            end = (
-                ""
-                if not is_there
-                else " (added at its end)"
-                if step.path == prepared.config
-                else " (replaced)"
-            )
-            yield line(f"{_shown(step.path)}{end}", indent=2)
-        else:
-            yield line(f"{_shown(step.path)} -> {_shown(step.target)}", indent=2)
-    if prepared.added:
-        yield line(Span("to be added to ", "heading"), _shown(prepared.config))
-        yield from verbatim(prepared.added.rstrip("\n"))
+        if not isinstance(step, FileStep):
+            yield line(Span("to be linked ", "heading"), f"{_shown(step.path)} -> {_shown(step.target)}")
+            continue
+        is_config = step.path == prepared.config
+        yield line(Span("to be added to " if is_config else "to be written ", "heading"), _shown(step.path))
+        if is_config or is_whole:
+            text = prepared.added if is_config else step.content.decode()
+            yield from verbatim(visible_text(text.rstrip("\n")))
     yield line(visible(service.note))
 
 
@@ -264,4 +277,4 @@ def _next() -> Iterator[Line]:
 
 def _shown(path: str) -> str:
     """Return a path or message as text that any terminal and encoder takes."""
-    return visible(os.fsencode(path).decode("utf-8", "backslashreplace"))
+    return visible(shown(path))
