@@ -95,12 +95,14 @@ class Workshop:
                 except (SetupError, OSError) as error:
                     done.kept[made.path] = str(error)
                     kept.insert(0, made)
-            folders = [Path(folder) for folder in journal.folders]
+            inside = (self._folder, *self._folder.parents)
+            folders = [Path(folder) for folder in reversed(journal.folders)]
+            _remove_empty(folder for folder in folders if folder not in inside)
             if kept:
-                left = [str(folder) for folder in folders if folder.is_dir()]
+                left = [folder for folder in journal.folders if Path(folder).is_dir()]
                 _write(self._folder / _JOURNAL, encoded(Journal(made=kept, folders=left)), _FILE_MODE)
             else:
-                self._leave(folders)
+                self._leave(folder for folder in folders if folder in inside)
         return done
 
     def _take_back(self, made: Made) -> bool:
@@ -131,15 +133,11 @@ class Workshop:
         _write(path, data, before.mode, before.mtime_ns)
 
     def _leave(self, folders: Iterable[Path]) -> None:
-        """Remove all traces: folders that were made and are empty, and the workshop, with it the last."""
-        innermost_first = sorted(folders, key=lambda folder: len(folder.parts), reverse=True)
-        outside = [each for each in innermost_first if each not in (self._folder, *self._folder.parents)]
-        _remove_empty(outside)
+        """Remove the workshop, and those of the *folders* above it that are empty then."""
         for file in sorted(self._folder.iterdir()):
             file.unlink()
-        inside = (each for each in innermost_first if each not in outside)
         # The folder above is collated's own, and was perhaps made by a run that was killed at once.
-        _remove_empty([self._folder, self._folder.parent, *inside])
+        _remove_empty([self._folder, self._folder.parent, *folders])
 
 
 def content_of(path: Path) -> bytes | None:
