@@ -81,12 +81,19 @@ def _start(path: Path, daemon: Path, environ: Mapping[str, str]) -> None:
 def _send(host: socket.socket, has_ended: threading.Event) -> None:
     """Send what the agent writes, and the end of it."""
     try:
-        while piece := os.read(_STDIN, _PIECE_BYTES):
+        while piece := _typed():
             host.sendall(piece)
         has_ended.set()
         host.shutdown(socket.SHUT_WR)
     except OSError:
         pass  # the host is gone, which `_receive` sees too
+
+
+def _typed() -> bytes:
+    try:
+        return os.read(_STDIN, _PIECE_BYTES)
+    except OSError:  # a terminal that is gone
+        return b""
 
 
 def _receive(host: socket.socket) -> None:

@@ -7,6 +7,7 @@ import argparse
 import asyncio
 import logging
 import os
+import signal
 import socket
 import sys
 import time
@@ -118,6 +119,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = parser.parse_args(argv)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s: %(message)s")
     raise_descriptor_limit()
+    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))  # both end it and remove its socket
     daemon = Path(given.socket)
     try:
         anyio.run(Host(daemon, given.idle_exit).run, Claim(host_path(daemon)))

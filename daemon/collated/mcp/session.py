@@ -166,7 +166,7 @@ class _Handlers:
             request = self._scope.narrowed(asked("read", {"id": ref}), list(known.values()))
             text: str = (await self._link.call(request.method, request.params)).text
         except (CollatedError, RequestError) as error:
-            raise MCPError(types.INVALID_PARAMS, refused(error).text) from error
+            raise MCPError(types.INVALID_PARAMS, _in_words(error)) from error
         return text
 
     async def with_instructions(self, ctx: Context, call_next: CallNext) -> HandlerResult:
@@ -186,7 +186,7 @@ class _Handlers:
                 f"{contents.instructions([], {})}\n\nThe daemon is still starting; call `stores` in a moment."
             )
         except CollatedError as error:
-            return f"{contents.instructions([], {})}\n\n{refused(error).text}"
+            return f"{contents.instructions([], {})}\n\n{_in_words(error)}"
         stores = self._visible()
         return contents.instructions(stores, await self._contents(stores))
 
@@ -219,6 +219,12 @@ def _as_result(answer: Answer) -> dict[str, Any]:
         "isError": answer.is_error,
         "resultType": "complete",
     }
+
+
+def _in_words(error: CollatedError | RequestError) -> str:
+    told = refused(error).structured
+    words = [told["error"], told["suggestion"]]
+    return contents.plain("; ".join(each for each in words if each).replace("\n", " "))
 
 
 async def _report(context: Context, partials: MemoryObjectReceiveStream[Partial]) -> None:
