@@ -11,10 +11,11 @@ from collated.errors import CollatedError
 from collated.protocol import StoreStatus
 from collated_readers import RequestError
 
-from .contents import line_of, plain
+from .contents import line_of
 from .following import following
 from .freshness import freshness
 from .model import Answer
+from .plain import escaped, plain
 from .schemas import Listed, Listing
 from .tools import METHOD_OF
 
@@ -23,11 +24,10 @@ __all__ = ["answered", "refused"]
 _TEXT = 100_000  # characters of all the texts in an answer
 _LINE = 1_000  # of a line or a snippet
 
-# What JSON leaves as it is and a terminal would obey, and halves of surrogate pairs.
-_UNSAFE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _HALVES = re.compile("[\ud800-\udfff]")
 
 _SUGGESTIONS: Mapping[str, str] = {
+    "daemon_unreachable": "ask again in a moment; where that does not help, tell the person to run `collate doctor`",
     "ambiguous_id": "pass one of these refs as id",
     "deadline_exceeded": "ask again, or narrow with stores= or in=",
     "draining": "ask again in a moment",
@@ -62,7 +62,9 @@ def answered(name: str, result: Any, known: Mapping[str, StoreStatus], now: floa
 
 def refused(error: CollatedError | RequestError) -> Answer:
     """Return what is said of *error*: its message, its stable code, and what to do about it."""
-    suggestion = getattr(error, "suggestion", None) or _SUGGESTIONS.get(error.code)
+    suggestion = getattr(error, "suggestion", None)
+    if not suggestion or "`collate " in suggestion:  # a command is for a person to type
+        suggestion = _SUGGESTIONS.get(error.code, suggestion)
     return _answer({"error": str(error), "code": error.code, "suggestion": suggestion}, is_error=True)
 
 
@@ -95,7 +97,7 @@ def _listing(result: Any, now: float) -> dict[str, Any]:
 def _answer(structured: dict[str, Any], *, is_error: bool = False) -> Answer:
     whole = _whole(structured)
     text = json.dumps(whole, ensure_ascii=False, separators=(",", ":"))
-    return Answer(whole, _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text), is_error)
+    return Answer(whole, escaped(text), is_error)
 
 
 def _whole(value: Any) -> Any:
@@ -124,24 +126,38 @@ def _stores_of(value: Any) -> Iterator[str]:
 
 
 def _held(structured: dict[str, Any]) -> str | None:
-    """Cut in *structured* what is too long, and return how to get on; None where nothing was."""
+    """Cut in *structured* what is too long, and return how to get on; None where nothing was.
+
+    `cut` says how much of which text is shown, or which parts of a report are not.
+    """
     for found, key in _lines_of(structured):
         if len(found[key]) > _LINE:
             found[key] = f"{found[key][: _LINE - 1]}…"
-    cut: list[dict[str, Any]] = []
+    if cut := [*_cut_texts(structured), *_cut_report(structured)]:
+        structured["cut"] = cut
+        return f"Texts are cut after {_TEXT:,} characters: grep(pattern, in=[doc]) finds lines of the rest."
+    return None
+
+
+def _cut_texts(structured: dict[str, Any]) -> Iterator[dict[str, Any]]:
     room = _TEXT
     for record in _texts_of(structured):
         characters = len(record["text"])
         if characters > room:
             record["text"] = record["text"][:room]
-            cut.append({"ref": record["ref"], "shown": room, "characters": characters})
+            yield {"ref": record["ref"], "shown": room, "characters": characters}
         room = max(room - characters, 0)
-    if not cut:
-        return None
-    structured["cut"] = cut
-    return (
-        f"Texts are cut after {_TEXT:,} characters in all: grep(pattern, in=[doc]) finds lines of the rest."
-    )
+
+
+def _cut_report(structured: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    report, room = structured.get("report") or {}, _TEXT
+    for part in list(report):
+        characters = len(json.dumps(report[part]))
+        if characters > room:
+            del report[part]
+            yield {"part": part, "shown": 0, "characters": characters}
+        else:
+            room -= characters
 
 
 def _lines_of(structured: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:

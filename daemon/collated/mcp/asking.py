@@ -43,7 +43,7 @@ _ALIASES: Mapping[str, str] = {
 }
 """What agents call some arguments; a tool that has an argument of that very name means that."""
 
-_ALL = ("stores", [])  # as good as not given, as null is
+_ALL: tuple[str, list[str]] = ("stores", [])  # as good as not given, as null is
 _INTEGER = re.compile(r"[+-]?[0-9]{1,16}")
 _CITED = re.compile(
     r"\[([a-z0-9._-]+:.+)\]", re.DOTALL
@@ -120,6 +120,8 @@ def _usage(tool: Tool) -> str:
 def _kind(schema: Mapping[str, Any]) -> str:
     if "enum" in schema:
         return " or ".join(f'"{each}"' for each in schema["enum"])
+    if schema["type"] == "object":  # whose shape no model guesses
+        return f"an object, {schema['description']}"
     return _KINDS[schema["type"]]
 
 
@@ -128,7 +130,6 @@ _KINDS: Mapping[str, str] = {
     "integer": "an integer",
     "boolean": "true or false",
     "array": "a list of strings",
-    "object": "an object",
 }
 
 # ------------------------------------------------------------------------------- values
@@ -138,7 +139,7 @@ def _value(tool: Tool, key: str, value: Any) -> Any:
     schema = tool.input_schema["properties"][key]
     taken = _TAKEN[schema["type"]](value)
     if taken is None or ("enum" in schema and taken not in schema["enum"]):
-        about = f"; {schema['description']}" if "description" in schema else ""
+        about = f"; {about}" if (about := schema.get("description")) and schema["type"] != "object" else ""
         raise _wrong(
             f"`{key}` is {_kind(schema)}, not {_shown(value)}", f"pass {key} as {_kind(schema)}{about}"
         )

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from collated.protocol import StoreStatus
 from collated_readers import State
 
+from .plain import plain
+
 __all__ = ["instructions", "line_of", "plain"]
 
 _CHARACTERS = 4  # of a token, as the contract estimates them
@@ -47,11 +49,6 @@ def line_of(store: StoreStatus) -> str:
     else:
         what = f"{store.state}: {store.reason.message if store.reason else ''}"
     return plain(f"{store.name:<30}  {store.format or '-'}  {what}")
-
-
-def plain(line: str) -> str:
-    """Return *line* without what could move, hide or reorder things on a terminal."""
-    return line if line.isprintable() else "".join(filter(str.isprintable, line.replace("\t", " ")))
 
 
 def _flat(stores: Sequence[StoreStatus], contents: Mapping[str, str]) -> str:

@@ -6,21 +6,39 @@ from typing import Any
 __all__ = ["following"]
 
 _LONGEST_REF = 200  # beyond, a ref is not repeated
+_NAMED = 5  # stores that failed
+
+_MORE: Mapping[str, str] = {
+    "grep": "More match: narrow with in= or stores=, or raise limit.",
+    "symbols": "There are more: give more of the name, narrow with stores=, or raise limit.",
+    "references": "There are more: narrow with path=, kind= or stores=, or raise limit.",
+    "impact": "There are more: lower depth, narrow with stores=, or raise limit.",
+    **dict.fromkeys(
+        ("query", "retrieve", "recall"), "Not all rows are shown: ask for fewer columns or sums."
+    ),
+}
+"""What to do where an answer is truncated."""
 
 
 def following(name: str, structured: Mapping[str, Any]) -> str | None:
     """Return what a model may do after the tool *name* answered *structured*; None where that is plain."""
-    said = [_unanswered(structured), _NEXT[name](structured) if name in _NEXT else None]
+    said = [
+        _unanswered(structured.get("stores")),
+        _NEXT[name](structured) if name in _NEXT else None,
+        _MORE.get(name) if structured.get("truncated") else None,
+    ]
     return " ".join(each for each in said if each) or None
 
 
-def _unanswered(structured: Mapping[str, Any]) -> str | None:
-    stores = structured.get("stores")
-    failed = stores.get("failed") if isinstance(stores, dict) else None
-    if not failed:
+def _unanswered(stores: Any) -> str | None:
+    """Return what to know of the stores that were asked, where not all did answer."""
+    if not isinstance(stores, dict):  # only what is asked of several has them
         return None
-    named = ", ".join(f"{each['store']} ({each['code']})" for each in failed[:5])
-    more = f" and {len(failed) - 5} more" if len(failed) > 5 else ""  # noqa: PLR2004 - as many are named
+    failed = stores["failed"]
+    if not failed:
+        return None if stores["asked"] or stores["skipped"] else "There is no store to ask: call stores."
+    named = ", ".join(f"{each['store']} ({each['code']})" for each in failed[:_NAMED])
+    more = f" and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
     return f"Not all stores answered: {named}{more}; ask again, or call stores."
 
 
@@ -33,10 +51,7 @@ def _search(structured: Mapping[str, Any]) -> str:
 def _grep(structured: Mapping[str, Any]) -> str:
     if not structured["matches"]:
         return "No line matched: check the spelling, drop in= or stores=, or search by words."
-    said = f"{_read(structured['matches'][0])} gives the text around a line; cite its ref."
-    return (
-        f"{said} More match: narrow with in= or stores=, or raise limit." if structured["truncated"] else said
-    )
+    return f"{_read(structured['matches'][0])} gives the text around a line; cite its ref."
 
 
 def _record(structured: Mapping[str, Any]) -> str | None:
@@ -84,9 +99,7 @@ def _tables(_: Mapping[str, Any]) -> str:
 
 
 def _rows(structured: Mapping[str, Any]) -> str | None:
-    if not structured["rows"]:
-        return "No rows: check names and bounds with tables."
-    return "Not all rows are shown: ask for fewer columns or aggregate." if structured["truncated"] else None
+    return None if structured["rows"] else "No rows: check names and bounds with tables."
 
 
 def _listing(_: Mapping[str, Any]) -> str:

@@ -20,8 +20,10 @@ _UNITS = (("year", 31_536_000), ("month", 2_592_000), ("day", 86_400), ("hour", 
 
 def freshness(store: StoreStatus, now: float) -> str | None:
     """Return such as "indexed 3 days ago, 12 files changed since" at *now*; None where nothing is known."""
-    said = [each for each in (_when(store, now), _changed(store)) if each]
-    return ", ".join(said) or None
+    when, changed = _when(store, now), _changed(store)
+    if changed and not when:
+        return f"{changed} it was indexed"
+    return ", ".join(each for each in (when, changed) if each) or None
 
 
 def _when(store: StoreStatus, now: float) -> str | None:

@@ -24,6 +24,7 @@ Schema = dict[str, Any]
 
 _ADDED: Schema = {
     "freshness": {"type": "object", "additionalProperties": {"type": "string"}},
+    "cut": {"type": "array", "items": {"type": "object"}},
     "next": {"type": "string"},
 }
 """What every answer may have beside the wire's own fields."""

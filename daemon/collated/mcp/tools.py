@@ -207,7 +207,7 @@ _CONTEXT = (
                 "store": _STORE,
                 "sql": text("One SELECT; placeholders are $name"),
                 "parameters": mapping(
-                    'By name {"type": "integer|float|string|timestamp|boolean", "value": …}'
+                    'by name {"type": "integer|float|string|timestamp|boolean", "value": …}'
                 ),
                 "as_of": _AS_OF,
                 "valid_as_of": text("Only what was true then"),
