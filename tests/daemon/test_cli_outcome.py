@@ -140,6 +140,7 @@ def test_a_search_takes_every_option_of_the_design() -> None:
         "query a x --valid-as-of 2030-01-31 --available-as-of 2030-01-31 --deadline-ms 100",
         "retrieve a refund window --prefix p --table t --table u --kind k --filter a=b --since 2030-01-31",
         "retrieve a refund --limit 3 --as-of 2030-01-31 --json",
+        "setup /a /b --depth 3 --dry-run --undo --yes --no-service --json",
         *("status", "rescan", "reload", "watch", "doctor", "demo", "schema"),
     ],
 )
@@ -195,7 +196,7 @@ def test_people_get_the_daemons_ranking_and_each_text_once() -> None:
 
 def test_every_command_is_in_the_help_and_nothing_else() -> None:
     named = set(re.findall(r"^    (\w+)\b", client_parser().format_help(), re.MULTILINE))
-    others = {"add", "remove", "doctor", "demo", "schema", "completion"}
+    others = {"add", "remove", "doctor", "demo", "schema", "completion", "setup", "mcp"}
     assert named == {*COMMANDS, *CODE_COMMANDS, *CONTEXT_COMMANDS} | others
 
 
