@@ -17,6 +17,7 @@ from .freshness import freshness
 from .model import Answer
 from .plain import escaped, plain
 from .schemas import Listed, Listing
+from .shapes import is_list, is_object
 from .tools import METHOD_OF
 
 __all__ = ["answered", "refused"]
@@ -27,7 +28,7 @@ _LINE = 1_000  # of a line or a snippet
 _HALVES = re.compile("[\ud800-\udfff]")
 
 _SUGGESTIONS: Mapping[str, str] = {
-    "daemon_unreachable": "ask again in a moment; where that does not help, tell the person to run `collate doctor`",
+    "daemon_unreachable": "ask again in a moment; if that does not help, the person can run `collate doctor`",
     "ambiguous_id": "pass one of these refs as id",
     "deadline_exceeded": "ask again, or narrow with stores= or in=",
     "draining": "ask again in a moment",
@@ -104,17 +105,17 @@ def _whole(value: Any) -> Any:
     """Return *value* with each half of a surrogate pair, which UTF-8 cannot hold, replaced."""
     if isinstance(value, str):
         return _HALVES.sub("\ufffd", value)
-    if isinstance(value, dict):
+    if is_object(value):
         return {_whole(key): _whole(each) for key, each in value.items()}
-    return [_whole(each) for each in value] if isinstance(value, list) else value
+    return [_whole(each) for each in value] if is_list(value) else value
 
 
 def _stores_of(value: Any) -> Iterator[str]:
     """Yield the stores whose records, places or reports are in *value*; what failed is not in it."""
-    if isinstance(value, list):
+    if is_list(value):
         for each in value:
             yield from _stores_of(each)
-    elif isinstance(value, dict):
+    elif is_object(value):
         if isinstance(value.get("store"), str):
             yield value["store"]
         for key, each in value.items():
@@ -150,7 +151,8 @@ def _cut_texts(structured: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _cut_report(structured: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    report, room = structured.get("report") or {}, _TEXT
+    report: dict[str, Any] = structured.get("report") or {}
+    room = _TEXT
     for part in list(report):
         characters = len(json.dumps(report[part]))
         if characters > room:

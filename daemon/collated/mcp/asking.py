@@ -18,6 +18,7 @@ from collated.protocol import METHODS, StoreStatus
 from collated_readers import RequestError, State
 
 from .model import Asked, Tool
+from .shapes import is_list, is_object
 from .tools import METHOD_OF, TOOLS
 
 __all__ = ["asked"]
@@ -168,7 +169,7 @@ def _strings(value: Any) -> list[str] | None:
     if isinstance(value, str):
         listed = _decoded(value, '["', list)
         return [value] if listed is None else _strings(listed)
-    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+    if is_list(value) and all(isinstance(each, str) for each in value):
         return list(value)
     return None
 
@@ -176,7 +177,7 @@ def _strings(value: Any) -> list[str] | None:
 def _object(value: Any) -> dict[str, Any] | None:
     if isinstance(value, str):
         value = _decoded(value, "{", dict)
-    return value if isinstance(value, dict) else None
+    return value if is_object(value) else None
 
 
 def _decoded(value: str, start: str, kind: type[Any]) -> Any:
@@ -223,7 +224,7 @@ def _table(method: str, params: dict[str, Any], _: Sequence[StoreStatus]) -> Ask
 
 def _index(method: str, params: dict[str, Any], stores: Sequence[StoreStatus]) -> Asked:
     """Return the question for the contents of the one store that is meant, or for a line of each."""
-    named = params.get("stores") or []
+    named: list[str] = params.get("stores") or []
     chosen = list(dict.fromkeys(named)) or [store.name for store in stores if store.state == State.OPEN]
     prefix = params.get("prefix") or None
     if len(chosen) == 1:

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from .shapes import is_object
+
 __all__ = ["following"]
 
 _LONGEST_REF = 200  # beyond, a ref is not repeated
@@ -32,9 +34,9 @@ def following(name: str, structured: Mapping[str, Any]) -> str | None:
 
 def _unanswered(stores: Any) -> str | None:
     """Return what to know of the stores that were asked, where not all did answer."""
-    if not isinstance(stores, dict):  # only what is asked of several has them
+    if not is_object(stores):  # only what is asked of several has them
         return None
-    failed = stores["failed"]
+    failed: list[dict[str, Any]] = stores["failed"]
     if not failed:
         return None if stores["asked"] or stores["skipped"] else "There is no store to ask: call stores."
     named = ", ".join(f"{each['store']} ({each['code']})" for each in failed[:_NAMED])

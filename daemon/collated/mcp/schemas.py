@@ -7,6 +7,8 @@ from msgspec import Struct
 
 from collated.protocol import Reason
 
+from .shapes import is_list, is_object
+
 __all__ = [
     "Listed",
     "Listing",
@@ -103,10 +105,10 @@ def _described(schema: Schema, about: str) -> Schema:
 
 def _bare(schema: Any) -> Any:
     """Return *schema* without titles and descriptions, which say how the wire is, not what a model may do."""
-    if isinstance(schema, dict):
+    if is_object(schema):
         return {
             key: _bare(value)
             for key, value in schema.items()
             if not (key in ("title", "description") and isinstance(value, str))
         }
-    return [_bare(each) for each in schema] if isinstance(schema, list) else schema
+    return [_bare(each) for each in schema] if is_list(schema) else schema

@@ -15,7 +15,7 @@ from hypothesis.strategies import SearchStrategy
 from jsonschema import Draft202012Validator
 
 from collated.mcp.asking import asked
-from collated.mcp.model import Asked
+from collated.mcp.model import Asked, Tool
 from collated.mcp.tools import METHOD_OF, TOOLS
 from collated.protocol import METHODS, StoreStatus
 from collated_readers import RequestError
@@ -296,28 +296,25 @@ def fitting(schema: dict[str, Any]) -> SearchStrategy[Any]:
     return by_type[schema["type"]]
 
 
-CALLS = st.sampled_from([tool for tool in TOOLS.values() if tool.name != "index"]).flatmap(
-    lambda tool: st.tuples(
-        st.just(tool),
-        st.fixed_dictionaries(
-            {
-                key: fitting(tool.input_schema["properties"][key])
-                for key in tool.input_schema.get("required", ())
-            },
-            optional={
-                key: fitting(schema)
-                for key, schema in tool.input_schema["properties"].items()
-                if key not in tool.input_schema.get("required", ())
-            },
-        ),
-    )
-)
+def calls(tool: Tool) -> SearchStrategy[tuple[Tool, dict[str, Any]]]:
+    """Return calls of the tool that its schema allows."""
+    schema = tool.input_schema
+    fits = {key: fitting(each) for key, each in schema["properties"].items()}
+    needed = {key: each for key, each in fits.items() if key in schema.get("required", ())}
+    optional = {key: each for key, each in fits.items() if key not in needed}
+    return st.tuples(st.just(tool), st.fixed_dictionaries(needed, optional=optional))
+
+
+CALLS = st.sampled_from([tool for tool in TOOLS.values() if tool.name != "index"]).flatmap(calls)
 
 
 @given(CALLS)
-def test_whatever_the_schema_allows_is_a_request_that_the_daemon_takes(call: Any) -> None:
+def test_whatever_the_schema_allows_is_a_request_that_the_daemon_takes(
+    call: tuple[Tool, dict[str, Any]],
+) -> None:
     tool, arguments = call
-    Draft202012Validator(tool.input_schema).validate(arguments)
+    validator = Draft202012Validator(tool.input_schema)
+    validator.validate(arguments)  # pyright: ignore[reportUnknownMemberType] - partial stubs
 
     question = asked(tool.name, arguments)
 

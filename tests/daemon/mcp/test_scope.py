@@ -97,7 +97,7 @@ def test_another_store_is_refused_as_one_that_does_not_exist(
     stores: list[StoreStatus], name: str, arguments: dict[str, Any]
 ) -> None:
     absent: dict[str, Any] = json.loads(json.dumps(arguments).replace("hidden", "absent"))
-    said = []
+    said: list[tuple[str, str, str | None]] = []
     for each in (arguments, absent):
         with pytest.raises(RequestError) as refused:
             MINE.narrowed(asked(name, each), stores)
