@@ -202,7 +202,7 @@ def _show_undone(undone: Undone, session: Session) -> int:
         kept = {shown(path): shown(reason) for path, reason in undone.kept.items()}
         session.show_json(Undone([shown(path) for path in undone.restored], kept))
     else:
-        session.show([line(Span("taken back", "good"), f": {len(undone.restored)} files and links")])
+        session.show([line(Span("taken back", "good"), f": {len(undone.restored)} of the above")])
     session.note(line(f"kept {_shown(path)}: {_shown(reason)}") for path, reason in undone.kept.items())
     return PARTIAL if undone.kept else FOUND
 

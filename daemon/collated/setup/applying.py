@@ -52,10 +52,12 @@ class Workshop:
             SetupError: another process is at it, or something is in the way.
             OSError: what the system said; what was done until then can be taken back.
         """
+        _check(steps)
         missing = _missing_folders([self._folder / _JOURNAL, *(Path(step.path) for step in steps)])
         inside = [folder for folder in missing if folder == self._folder or folder in self._folder.parents]
         _make_folders(inside)
         with _alone_in(self._folder):
+            _check(steps)  # again, now that nobody else is at it
             journal = self.journal()
             journal.made += [self._noted(step) for step in steps]
             journal.folders += [str(folder) for folder in missing]
@@ -65,15 +67,14 @@ class Workshop:
                 _do(step)
 
     def _noted(self, step: Step) -> Made:
+        """Return a step for the journal, having kept what is there before it is done."""
         if isinstance(step, LinkStep):
             return Made(step.path, step.target, is_link=True)
-        path = Path(step.path)
-        data = content_of(path)
-        if data is None:
+        if step.before is None:
             return Made(step.path, digest_of(step.content))
-        about = path.stat()
-        before = Before(digest_of(data), stat.S_IMODE(about.st_mode), about.st_mtime_ns)
-        _write(self._folder / before.digest, data, _FILE_MODE)
+        about = Path(step.path).stat()
+        before = Before(digest_of(step.before), stat.S_IMODE(about.st_mode), about.st_mtime_ns)
+        _write(self._folder / before.digest, step.before, _FILE_MODE)
         return Made(step.path, digest_of(step.content), before=before)
 
     def undo(self) -> Undone:
@@ -154,6 +155,17 @@ def content_of(path: Path) -> bytes | None:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise SetupError(f"{path} is not a file; move it away first")
         return file.read()
+
+
+def _check(steps: Iterable[Step]) -> None:
+    """Refuse steps whose places are no longer as they were when the steps were planned."""
+    for step in steps:
+        path = Path(step.path)
+        if isinstance(step, LinkStep):
+            if path.is_symlink() or path.exists():
+                raise SetupError(f"{path} is there by now; run `collate setup` again")
+        elif content_of(path) != step.before:
+            raise SetupError(f"{path} was changed meanwhile; run `collate setup` again")
 
 
 @contextmanager

@@ -44,10 +44,11 @@ class Plan(Struct, frozen=True):
 
 
 class FileStep(Struct, frozen=True):
-    """A file that is to hold *content*."""
+    """A file that is to hold *content*; *before* is what it held when that was decided, None without one."""
 
     path: str
     content: bytes
+    before: bytes | None = None
 
 
 class LinkStep(Struct, frozen=True):

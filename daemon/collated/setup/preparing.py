@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from collated.catalog import Found, assign_names
 from collated.errors import ConfigError
@@ -64,28 +65,36 @@ def prepare_stores(looked: Looked, roots: Sequence[str], environ: Mapping[str, s
         SetupError: its file is no file.
     """
     path = Path(os.path.realpath(config_file(environ)))  # a link to it stays one
-    before = _text_of(path)
-    known = _found(parse(before, environ), environ)
+    before = _read(path)
+    text = _decoded(before, path)
+    known = _found(parse(text, environ), environ)
     plan = planned(looked, known, roots, os.path.realpath(Path.home()))
     added = block(plan)
-    after = appended(before, added)
+    after = appended(text, added)
     names = _names(_settings(after, path, environ, is_changed=bool(added)), plan, environ)
     stores = [
         Seen(names[each.path], each.format, each.path, each.path not in known)
         for each in looked.stores.values()
         if each.path in names  # or it went away since
     ]
-    steps: list[Step] = [FileStep(str(path), after.encode())] if added else []
+    steps: list[Step] = [FileStep(str(path), after.encode(), before)] if added else []
     links = stores_dir(environ)
     steps += [LinkStep(str(links / (names[store] + _SUFFIX)), store) for store in plan.linked]
     ordered = sorted(stores, key=lambda each: (each.name, each.path))
     return Prepared(ordered, looked.left_out, str(path), added, steps)
 
 
-def _text_of(path: Path) -> str:
+def _read(path: Path) -> bytes | None:
     try:
-        return (content_of(path) or b"").decode()
-    except (OSError, UnicodeDecodeError) as error:
+        return content_of(path)
+    except OSError as error:
+        raise ConfigError(f"the configuration {path} cannot be read: {error}") from error
+
+
+def _decoded(data: bytes | None, path: Path) -> str:
+    try:
+        return (data or b"").decode()
+    except UnicodeDecodeError as error:
         raise ConfigError(f"the configuration {path} cannot be read: {error}") from error
 
 
@@ -132,11 +141,16 @@ def prepare_service(journal: Journal, environ: Mapping[str, str]) -> Service:
             [], "no service: the units or the command `collated` are not where an installation has them"
         )
     every = service_steps(folder, shipped, Path(command), home / ".local" / "bin" / "collated")
-    steps = [step for step in every if not _is_done(step, ours)]
+    steps = [_after(step) for step in every if not _is_done(step, ours)]
     note = "to be installed and started" if steps else "installed"
     return Service(
         steps, f"the user service collated.socket: {note}", is_wanted=bool(steps) or not manager.is_running()
     )
+
+
+def _after(step: Step) -> Step:
+    """Return a step as one that follows on what is there now."""
+    return step if isinstance(step, LinkStep) else replace(step, before=content_of(Path(step.path)))
 
 
 def _is_done(step: Step, ours: Mapping[str, str]) -> bool:

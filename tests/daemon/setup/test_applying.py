@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from collated.setup.applying import Workshop
+from collated.setup.applying import Workshop, content_of
 from collated.setup.journal import SetupError
 from collated.setup.model import FileStep, LinkStep, Step
 
@@ -42,7 +42,7 @@ if sys.argv[3] == "undo":
     workshop.undo()
 else:
     workshop.apply([
-        FileStep(str(home / "config.toml"), b"mine\\nours\\n"),
+        FileStep(str(home / "config.toml"), b"mine\\nours\\n", b"mine\\n"),
         FileStep(str(home / "units" / "user" / "a.service"), b"unit"),
         LinkStep(str(home / "units" / "user" / "wants" / "a"), "../a.service"),
     ])
@@ -79,8 +79,12 @@ def workshop(home: Path) -> Workshop:
 
 def steps(home: Path) -> list[Step]:
     return [
-        FileStep(str(home / "config.toml"), b"mine\nours\n"),
-        FileStep(str(home / "units" / "user" / "a.service"), b"unit"),
+        FileStep(str(home / "config.toml"), b"mine\nours\n", content_of(home / "config.toml")),
+        FileStep(
+            str(home / "units" / "user" / "a.service"),
+            b"unit",
+            content_of(home / "units" / "user" / "a.service"),
+        ),
         LinkStep(str(home / "units" / "user" / "wants" / "a"), "../a.service"),
     ]
 
@@ -112,7 +116,9 @@ def test_later_steps_are_taken_back_first(home: Path, workshop: Workshop) -> Non
     config = str(home / "config.toml")
 
     workshop.apply(steps(home))
-    workshop.apply([FileStep(config, b"mine\nours\nmore\n"), FileStep(str(home / "new" / "b"), b"b")])
+    workshop.apply(
+        [FileStep(config, b"mine\nours\nmore\n", b"mine\nours\n"), FileStep(str(home / "new" / "b"), b"b")]
+    )
 
     assert workshop.undo().kept == {}
     assert tree(home) == before
@@ -192,12 +198,31 @@ def test_nothing_was_made_nothing_is_taken_back(home: Path, workshop: Workshop) 
     assert tree(home) == before
 
 
+def test_what_was_changed_meanwhile_is_not_written_over(home: Path, workshop: Workshop) -> None:
+    planned = steps(home)
+    (home / "config.toml").write_bytes(b"mine, and more\n")
+
+    with pytest.raises(SetupError, match="was changed meanwhile"):
+        workshop.apply(planned)
+
+    (home / "config.toml").write_bytes(b"mine\n")
+    (home / "units" / "user" / "wants").mkdir(parents=True)
+    (home / "units" / "user" / "wants" / "a").symlink_to("theirs")
+    with pytest.raises(SetupError, match="is there by now"):
+        workshop.apply(planned)
+
+    assert (home / "config.toml").read_bytes() == b"mine\n"
+    assert not (home / "units" / "user" / "a.service").exists()
+    assert not (home / "state").exists()
+
+
 def test_a_thing_in_the_way_is_left_alone(home: Path, workshop: Workshop) -> None:
+    planned = steps(home)
     (home / "config.toml").unlink()
     os.mkfifo(home / "config.toml")
 
     with pytest.raises(SetupError, match="is not a file"):
-        workshop.apply(steps(home))
+        workshop.apply(planned)
 
     assert stat.S_ISFIFO((home / "config.toml").stat().st_mode)
     assert not (home / "units").exists()

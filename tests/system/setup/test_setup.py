@@ -328,6 +328,67 @@ def test_the_lines_for_every_agent_are_printed(empty_home: Home, project: Projec
     assert "claude mcp add --scope user collated -- /" in ran.out
 
 
+def run(home: Home, *command: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, env=home.environ, capture_output=True, text=True, timeout=30, check=False)
+
+
+def test_the_lines_name_the_command_that_was_typed(empty_home: Home, project: Project) -> None:
+    project(empty_home.path / "src" / "a")
+    command = empty_home.path / "my bin" / "collate"
+    command.parent.mkdir()
+    command.write_text(f"#!{sys.executable}\nimport sys\nfrom collated.cli import main\nsys.exit(main())\n")
+    command.chmod(0o755)
+
+    ran = run(empty_home, command, "setup", "--yes")
+
+    assert f"claude mcp add --scope user collated -- '{command}' mcp" in ran.stdout, ran.stderr
+
+
+def test_what_is_edited_while_it_asks_is_not_written_over(empty_home: Home, project: Project) -> None:
+    project(empty_home.path / "src" / "a")
+    code = (
+        "import pathlib, sys\n"
+        "from collated.cli import main\n"
+        "class Person:\n"
+        "    def isatty(self): return True\n"
+        "    def readline(self):\n"
+        "        path = pathlib.Path(sys.argv[1])\n"
+        "        path.parent.mkdir(parents=True)\n"
+        "        path.write_text('# mine')\n"
+        "        return 'y'\n"
+        "sys.stdin = Person()\n"
+        "sys.exit(main(['setup']))"
+    )
+
+    ran = run(empty_home, sys.executable, "-c", code, empty_home.config)
+
+    assert ran.returncode == 2
+    assert "was changed meanwhile" in ran.stderr
+    assert empty_home.config.read_text() == "# mine"
+
+
+def test_two_at_once_do_not_undo_each_other(empty_home: Home, project: Project) -> None:
+    for number in range(20):
+        project(empty_home.path / "src" / str(number))
+    before = empty_home.tree()
+    command = [sys.executable, "-c", "import sys; from collated.cli import main; sys.exit(main())"]
+
+    both = [
+        subprocess.Popen(
+            [*command, "setup", "--yes"],
+            env=empty_home.environ,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for _ in range(2)
+    ]
+
+    assert 0 in [process.wait(30) for process in both]
+    assert empty_home.config.read_text().count(">>> collate setup >>>") == 1
+    assert empty_home.collate("setup", "--undo", "--yes").code == 0
+    assert empty_home.tree() == before
+
+
 def test_folders_that_may_not_be_read_are_named(
     empty_home: Home, project: Project, unprivileged: Sequence[str]
 ) -> None:
