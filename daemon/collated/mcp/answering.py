@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -25,12 +25,16 @@ __all__ = ["answered", "refused"]
 _TEXT = 100_000  # characters of all the texts in an answer
 _LINE = 1_000  # of a line or a snippet
 
+# What a person can type or set, and a model cannot.
+_NOT_FOR_AGENTS = re.compile("`collate |max_response_bytes|deadline_ms")
+
 _HALVES = re.compile("[\ud800-\udfff]")
 
 _SUGGESTIONS: Mapping[str, str] = {
     "daemon_unreachable": "ask again in a moment; if that does not help, the person can run `collate doctor`",
     "ambiguous_id": "pass one of these refs as id",
     "deadline_exceeded": "ask again, or narrow with stores= or in=",
+    "EnforceUnknownRelation": "tables(store) lists the tables that there are",
     "draining": "ask again in a moment",
     "overloaded": "ask again in a moment",
     "ReadResponseTooLarge": "ask for fewer columns, or for one table",
@@ -42,38 +46,39 @@ _SUGGESTIONS: Mapping[str, str] = {
 """What a model can do where the error itself does not say so."""
 
 
-def answered(name: str, result: Any, known: Mapping[str, StoreStatus], now: float) -> Answer:
-    """Return the answer of the tool *name*, of which *result* is the daemon's; *known* are stores by name."""
-    if name == "index":
-        return _index(result)
-    structured = _listing(result, now) if name == "stores" else msgspec.to_builtins(result)
+def answered(
+    name: str, result: Any, known: Mapping[str, StoreStatus], now: float, store: str | None = None
+) -> Answer:
+    """Return the answer of the tool *name*, of which *result* is the daemon's.
+
+    *known* are the stores by name, whose freshness is told where something of theirs is in the answer;
+    *store* is the one that was asked, for results that do not name it.
+    """
+    if name == "stores":
+        return _answer({**_listing(result, now), "next": following(name, {})})
+    structured = _contents(result) if name == "index" else msgspec.to_builtins(result)
     cut = _held(structured)
-    fresh = {
-        store: phrase
-        for store in sorted(set(_stores_of(structured)) & known.keys())
-        if (phrase := freshness(known[store], now))
-    }
-    said = [following(name, structured), cut]
-    if fresh and name != "stores":
+    among = {*_stores_of(structured), store or ""} & known.keys()
+    if fresh := {each: phrase for each in sorted(among) if (phrase := freshness(known[each], now))}:
         structured["freshness"] = fresh
-    if any(said):
-        structured["next"] = " ".join(each for each in said if each)
-    return _answer(structured)
+    said = [each for each in (following(name, structured), cut) if each]
+    if said:
+        structured["next"] = " ".join(said)
+    return _answer(structured, lines=[structured["text"], *said] if name == "index" else None)
 
 
 def refused(error: CollatedError | RequestError) -> Answer:
     """Return what is said of *error*: its message, its stable code, and what to do about it."""
     suggestion = getattr(error, "suggestion", None)
-    if not suggestion or "`collate " in suggestion:  # a command is for a person to type
+    if not suggestion or _NOT_FOR_AGENTS.search(suggestion):
         suggestion = _SUGGESTIONS.get(error.code, suggestion)
     return _answer({"error": str(error), "code": error.code, "suggestion": suggestion}, is_error=True)
 
 
-def _index(result: Any) -> Answer:
-    """Return a store's table of contents, or the list of stores as one; as text it can go to a terminal."""
+def _contents(result: Any) -> dict[str, Any]:
+    """Return a store's table of contents, or the list of stores as one."""
     listed = getattr(result, "stores", None)
-    text = result.text if listed is None else "\n".join(map(line_of, listed)) or "no stores"
-    return Answer(_whole({"text": text}), "\n".join(map(plain, text.split("\n"))))
+    return {"text": result.text if listed is None else "\n".join(map(line_of, listed)) or "no stores"}
 
 
 def _listing(result: Any, now: float) -> dict[str, Any]:
@@ -95,10 +100,16 @@ def _listing(result: Any, now: float) -> dict[str, Any]:
     return structured
 
 
-def _answer(structured: dict[str, Any], *, is_error: bool = False) -> Answer:
+def _answer(
+    structured: dict[str, Any], *, lines: Sequence[str] | None = None, is_error: bool = False
+) -> Answer:
+    """Return the answer whose text is JSON, or *lines* as they are but for what is not plain."""
     whole = _whole(structured)
-    text = json.dumps(whole, ensure_ascii=False, separators=(",", ":"))
-    return Answer(whole, escaped(text), is_error)
+    if lines is None:
+        text = escaped(json.dumps(whole, ensure_ascii=False, separators=(",", ":")))
+    else:
+        text = "\n".join(map(plain, "\n".join(lines).split("\n")))
+    return Answer(whole, text, is_error)
 
 
 def _whole(value: Any) -> Any:
@@ -134,10 +145,15 @@ def _held(structured: dict[str, Any]) -> str | None:
     for found, key in _lines_of(structured):
         if len(found[key]) > _LINE:
             found[key] = f"{found[key][: _LINE - 1]}…"
-    if cut := [*_cut_texts(structured), *_cut_report(structured)]:
-        structured["cut"] = cut
-        return f"Texts are cut after {_TEXT:,} characters: grep(pattern, in=[doc]) finds lines of the rest."
-    return None
+    if not (cut := [*_cut_texts(structured), *_cut_report(structured)]):
+        return None
+    structured["cut"] = cut
+    on = (
+        "grep(pattern, in=[doc]) finds a line"
+        if "ref" in cut[0]
+        else "index(prefix, stores=[NAME]) gives some"
+    )
+    return f"This is cut after {_TEXT:,} characters: {on} of the rest."
 
 
 def _cut_texts(structured: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -146,7 +162,8 @@ def _cut_texts(structured: dict[str, Any]) -> Iterator[dict[str, Any]]:
         characters = len(record["text"])
         if characters > room:
             record["text"] = record["text"][:room]
-            yield {"ref": record["ref"], "shown": room, "characters": characters}
+            about = {"ref": record["ref"]} if "ref" in record else {}
+            yield {**about, "shown": room, "characters": characters}
         room = max(room - characters, 0)
 
 
@@ -171,7 +188,7 @@ def _texts_of(structured: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield what has a text, the record that was asked for first."""
     if "text" in structured:
         yield structured
-        yield from structured["context"]
+        yield from structured.get("context", ())
     yield from structured.get("records", ())
     if structured.get("header"):
         yield structured["header"]

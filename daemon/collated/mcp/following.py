@@ -15,9 +15,9 @@ _MORE: Mapping[str, str] = {
     "symbols": "There are more: give more of the name, narrow with stores=, or raise limit.",
     "references": "There are more: narrow with path=, kind= or stores=, or raise limit.",
     "impact": "There are more: lower depth, narrow with stores=, or raise limit.",
-    **dict.fromkeys(
-        ("query", "retrieve", "recall"), "Not all rows are shown: ask for fewer columns or sums."
-    ),
+    "query": "Not all rows are shown: ask for fewer columns, or count and sum in SQL.",
+    "retrieve": "There are more rows: narrow with tables=, or raise limit.",
+    "recall": "There are more claims: raise limit, or ask for another time.",
 }
 """What to do where an answer is truncated."""
 

@@ -23,6 +23,7 @@ from collated.protocol import (
     Answered,
     ArchitectureResult,
     ContextRecord,
+    ContextTable,
     Failure,
     GrepResult,
     Hit,
@@ -139,6 +140,19 @@ def test_the_contents_of_a_store_are_text_and_of_several_a_line_each(status: Mak
     assert answered("index", StoresResult([]), {}, NOW).text == "no stores"
 
 
+def test_a_store_that_a_result_does_not_name_is_as_fresh_as_the_one_that_was_asked(
+    status: MakeStatus,
+) -> None:
+    known = {"docs": status("docs", ingested_at="2026-11-28T12:00:00Z")}
+    contents = answered("index", IndexResult("a.md  (1)"), known, NOW, "docs")
+    rows = answered("query", ContextTable(columns=["n"], rows=[[1]], truncated=True), known, NOW, "docs")
+
+    assert contents.structured == {"text": "a.md  (1)", "freshness": {"docs": "ingested 3 days ago"}}
+    assert contents.text == "a.md  (1)"
+    assert rows.structured["freshness"] == {"docs": "ingested 3 days ago"}
+    assert "count and sum in SQL" in rows.structured["next"]
+
+
 def test_stores_are_listed_with_the_tools_that_they_answer(status: MakeStatus) -> None:
     docs = status("docs", "search", "context.query", "context.file", ingested_at="2026-12-01T12:00:00Z")
     old = status("old", reason="torn")
@@ -206,6 +220,15 @@ def test_of_a_large_report_the_parts_that_fit_are_shown() -> None:
     assert [each["part"] for each in structured["cut"]] == ["files"]
 
 
+def test_contents_that_are_too_long_say_how_to_see_the_rest() -> None:
+    answer = answered("index", IndexResult("a.md\n" * 100_000), {}, NOW)
+
+    assert len(answer.structured["text"]) == 100_000
+    assert answer.structured["cut"] == [{"shown": 100_000, "characters": 500_000}]
+    assert answer.text.splitlines()[-1] == answer.structured["next"]
+    assert "index(prefix, stores=[NAME])" in answer.structured["next"]
+
+
 # ------------------------------------------------------------------------------ hostility
 
 
@@ -245,10 +268,19 @@ def test_an_error_is_its_message_its_code_and_what_to_do() -> None:
     assert json.loads(answer.text) == answer.structured
 
 
-def test_a_command_for_a_person_is_not_suggested_to_a_model() -> None:
-    answer = refused(RequestFailed("unknown_store", "there is no store 'x'", "`collate stores` lists them"))
-
-    assert answer.structured["suggestion"] == "stores lists those that there are"
+@pytest.mark.parametrize(
+    ("code", "suggestion", "instead"),
+    [
+        ("unknown_store", "`collate stores` lists them", "stores lists those that there are"),
+        ("deadline_exceeded", "raise deadline_ms", "ask again, or narrow with stores= or in="),
+        ("ReadResponseTooLarge", "raise max_response_bytes", "ask for fewer columns, or for one table"),
+        ("internal", "`collate doctor` says why", "`collate doctor` says why"),
+    ],
+)
+def test_what_only_a_person_can_do_is_not_suggested_where_a_model_can_help_itself(
+    code: str, suggestion: str, instead: str
+) -> None:
+    assert refused(RequestFailed(code, "no", suggestion)).structured["suggestion"] == instead
 
 
 @pytest.mark.parametrize("code", [code for code in CODES if CODES[code].is_retryable])
