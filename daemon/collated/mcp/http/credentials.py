@@ -48,8 +48,8 @@ IDENTIFIERS: Mapping[str, str] = {
 }
 _UNREADABLE = frozenset({"CredentialsUnreadable", "DenylistUnreadable"})
 
-_Id = Annotated[str, Meta(pattern="^[A-Za-z0-9._-]{1,100}$")]
-_Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+_Id = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,100}\Z")]
+_Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 _Time = Annotated[datetime, Meta(tz=True)]
 
 

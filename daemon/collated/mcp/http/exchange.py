@@ -92,6 +92,7 @@ async def exchange(stream: SocketStream, app: ASGIApp, patience: Patience) -> No
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_cancel_when_gone, stream, tasks.cancel_scope)
         answer = _Answer(stream, connection, patience.stall_s, tasks.cancel_scope)
+        answer.is_bodiless = request.method == b"HEAD"
         await _run(app, _scope(stream, request), _receiver(body), answer)
         tasks.cancel_scope.cancel()
 
@@ -195,6 +196,7 @@ class _Answer:
         self._stall_s = stall_s
         self._scope = scope
         self._head = b""
+        self.is_bodiless = False
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -202,7 +204,8 @@ class _Answer:
             self._head = self._encoded(h11.Response(status_code=message["status"], headers=headers))
             return
         data, self._head = self._head, b""
-        if body := message.get("body", b""):
+        body = message.get("body", b"")
+        if body and not self.is_bodiless:
             data += self._encoded(h11.Data(data=body))
         if not message.get("more_body", False):
             data += self._encoded(h11.EndOfMessage())
@@ -210,7 +213,7 @@ class _Answer:
 
     async def fail(self) -> None:
         """Say that the server is at fault, unless the answer's head is out already."""
-        if self._head or self._connection.our_state is h11.IDLE:
+        if self._head or self._connection.our_state is h11.SEND_RESPONSE:
             await self._send(refusal(HTTPStatus.INTERNAL_SERVER_ERROR))
 
     def _encoded(self, event: h11.Response | h11.Data | h11.EndOfMessage) -> bytes:

@@ -138,7 +138,8 @@ def _appended(path: Path, entry: str) -> str:
             before = _read(descriptor)
     except FileNotFoundError:
         return entry
-    text = "\n".join((before.rstrip("\n"), "", entry)) if before else entry
+    end = "" if before.endswith("\n") else "\n"
+    text = f"{before}{end}\n{entry}" if before else entry
     credentials.parse(text)
     return text
 
