@@ -5,7 +5,7 @@ store. Not so where the parent is the home, which changes all the time, or lies 
 were named, or has too many subfolders: then the project alone is watched.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection
 from pathlib import Path
 
 from collated.settings import Pinned, Watched
@@ -31,7 +31,7 @@ def planned(looked: Looked, known: Collection[str], roots: Collection[str], home
 
     *roots* are the folders that were named, and *home* is the person's; all paths are absolute.
     """
-    patterns: dict[str, list[str]] = {}
+    patterns: dict[str, dict[str, None]] = {}  # a set that keeps its order
     pinned: list[Pinned] = []
     linked: list[str] = []
     for path, store in sorted(looked.stores.items()):
@@ -39,12 +39,13 @@ def planned(looked: Looked, known: Collection[str], roots: Collection[str], home
             continue
         folder, wanted = _place(store, looked, roots, home)
         if folder is not None and can_quote(folder):
-            patterns.setdefault(folder, []).extend(wanted)
+            patterns.setdefault(folder, {}).update(dict.fromkeys(wanted))
         elif can_quote(path):
             pinned.append(Pinned(path))
         else:  # a path that no configuration can say; a symlink can
             linked.append(path)
-    return Plan(tuple(_entries(patterns)), tuple(pinned), tuple(linked))
+    watched = (Watched(folder, tuple(wanted)) for folder, wanted in sorted(patterns.items()))
+    return Plan(tuple(watched), tuple(pinned), tuple(linked))
 
 
 def _place(
@@ -69,16 +70,6 @@ def _may_be_watched(folder: str, looked: Looked, roots: Collection[str], home: s
 def _is_below(path: str, folder: str) -> bool:
     """Tell whether *path* is *folder* or lies below it."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
-
-
-def _entries(patterns: Mapping[str, Iterable[str]]) -> Iterator[Watched]:
-    for folder, wanted in sorted(patterns.items()):
-        is_seen_from_above = f"*/{PROJECT_PATTERNS[0]}" in patterns.get(str(Path(folder).parent), ())
-        left = [
-            each for each in dict.fromkeys(wanted) if not (is_seen_from_above and each in PROJECT_PATTERNS)
-        ]
-        if left:
-            yield Watched(folder, tuple(left))
 
 
 def block(plan: Plan) -> str:

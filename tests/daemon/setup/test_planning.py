@@ -73,9 +73,10 @@ def test_a_project_among_hundreds_of_folders_is_watched_alone() -> None:
 
 
 def test_a_project_whose_name_a_pattern_does_not_match_is_watched_alone() -> None:
-    seen = looked(of_project(f"{HOME}/src/.hidden"))
+    seen = looked(of_project(f"{HOME}/src/.hidden"), of_project(f"{HOME}/src/b"))
 
     assert plan(seen, roots=(f"{HOME}/src", f"{HOME}/src/.hidden")).watched == (
+        Watched(f"{HOME}/src", BELOW),
         Watched(f"{HOME}/src/.hidden", PROJECT_PATTERNS),
     )
 
