@@ -117,11 +117,14 @@ class _Handlers:
     async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> dict[str, Any]:
         try:
             known = await self._link.stores()
-            request = self._scope.narrowed(asked(params.name, params.arguments or {}), list(known.values()))
+            stores = list(known.values())
+            question = asked(params.name, params.arguments or {}, self._scope.visible(stores))
+            request = self._scope.narrowed(question, stores)
             result = await self._called(context, request)
-            answer = answered(params.name, result, self._link.known, time.time())
+            store = request.params.get("store")
+            answer = answered(params.name, result, self._link.known, time.time(), store)
         except (CollatedError, RequestError) as error:
-            answer = refused(error)
+            answer = refused(self._scope.told(error))
         return _as_result(answer)
 
     async def _called(self, context: Context, request: Asked) -> Any:
@@ -166,7 +169,7 @@ class _Handlers:
             request = self._scope.narrowed(asked("read", {"id": ref}), list(known.values()))
             text: str = (await self._link.call(request.method, request.params)).text
         except (CollatedError, RequestError) as error:
-            raise MCPError(types.INVALID_PARAMS, _in_words(error)) from error
+            raise MCPError(types.INVALID_PARAMS, _in_words(self._scope.told(error))) from error
         return text
 
     async def with_instructions(self, ctx: Context, call_next: CallNext) -> HandlerResult:
