@@ -90,6 +90,8 @@ def load_settings(config: Path | None, environ: Mapping[str, str]) -> "Settings"
     from .settings import parse
 
     path = config or config_file(environ)
+    if path.is_fifo():  # which would be read until somebody writes into it
+        raise ConfigError(f"the configuration {path} is a FIFO, not a file")
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:

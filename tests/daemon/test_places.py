@@ -135,6 +135,12 @@ def test_a_directory_instead_of_a_file_is_refused_by_name(tmp_path: Path) -> Non
         load_settings(tmp_path, {})
 
 
+def test_a_fifo_instead_of_a_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "config.toml")
+    with pytest.raises(ConfigError, match="a FIFO, not a file"):
+        load_settings(tmp_path / "config.toml", {})
+
+
 def test_platformdirs_is_not_imported_where_the_environment_says_it_all() -> None:
     program = (
         "import sys, collated.places as p; p.socket_path({'XDG_RUNTIME_DIR': '/r'}); "
