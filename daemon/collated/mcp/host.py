@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -48,15 +48,19 @@ class Host:
         self._sessions = 0
         self._last_used = time.monotonic()
 
-    async def run(self, claim: Claim) -> None:
-        """Serve at the path of *claim* until it is idle or is not found there, and sessions to their end."""
+    async def run(self, claim: Claim, listener: socket.socket, release: Callable[[], None]) -> None:
+        """Serve whoever connects to *listener*, until it is idle or not found at its path, or a signal.
+
+        *release* gives up listener and *claim*: another host may take the place while sessions go on here.
+        """
         async with anyio.create_task_group() as tasks:
-            with ExitStack() as held, anyio.CancelScope() as accepting:
-                held.enter_context(claim)
-                listener = held.enter_context(claim.listen())
-                tasks.start_soon(self._leave, claim, accepting)
-                await self._accept(listener, tasks)
-            # From here on another host may take the place; who has connected and was not greeted goes there.
+            tasks.start_soon(_end_on_signal, tasks.cancel_scope)
+            async with anyio.create_task_group() as sessions:
+                with anyio.CancelScope() as accepting:
+                    sessions.start_soon(self._leave, claim, accepting)
+                    await self._accept(listener, sessions)
+                release()  # who has connected and was not greeted goes to the next one
+            tasks.cancel_scope.cancel()
 
     async def _leave(self, claim: Claim, accepting: anyio.CancelScope) -> None:
         pause_s = max(min(self._idle_exit_s, _LOOK_S), _LEAST_LOOK_S)
@@ -109,6 +113,12 @@ class Host:
             writer.close()
 
 
+async def _end_on_signal(scope: anyio.CancelScope) -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for _ in signals:
+            scope.cancel()
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the host of the daemon whose socket *argv* names."""
     parser = argparse.ArgumentParser("collated.mcp.host", description=__doc__)
@@ -119,16 +129,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = parser.parse_args(argv)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s: %(message)s")
     raise_descriptor_limit()
-    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))  # both end it and remove its socket
     daemon = Path(given.socket)
     try:
-        anyio.run(Host(daemon, given.idle_exit).run, Claim(host_path(daemon)))
+        with ExitStack() as held:
+            claim = held.enter_context(Claim(host_path(daemon)))
+            listener = held.enter_context(claim.listen())
+            anyio.run(Host(daemon, given.idle_exit).run, claim, listener, held.close)
     except CollatedError as error:
         failure = {"event": "not_serving", "code": error.code, "message": str(error)}
         sys.stderr.write(msgspec.json.encode(failure).decode() + "\n")
         return 1
-    except KeyboardInterrupt:
-        return 0
     return 0
 
 
