@@ -34,6 +34,7 @@ async def run(given: Declared, keys: Keyring, link: Link, note: Callable[[str], 
     Raises:
         ConfigError: it cannot listen there.
     """
+    unanswered = 0
     listener = await _listener(given)
     async with link, anyio.create_task_group() as tasks:
         faces = Faces(partial(make_server, link), tasks)

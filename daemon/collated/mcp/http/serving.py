@@ -45,6 +45,7 @@ class Service:
         It waits `drain_s` for them, or until *stops* gives something again, and returns how many
         connections it closed unanswered.
         """
+        unanswered = 0
         async with anyio.create_task_group() as connections:
             async with listener, anyio.create_task_group() as accepting:
                 accepting.start_soon(self._accept, listener, connections)

@@ -68,13 +68,13 @@ class Http:
             self.process = subprocess.Popen(
                 command, env=self.daemon.environ, stdin=subprocess.DEVNULL, stdout=said, stderr=said
             )
-        self.port = int(self.daemon.wait_for(self._port, DEADLINE_S, what="the server to listen"))
+        self.port = self.daemon.wait_for(self._port, DEADLINE_S, what="the server to listen")
         return self
 
-    def _port(self) -> str | None:
+    def _port(self) -> int:
         assert self.process.poll() is None, self.log
         found = _SERVING.search(self.log)
-        return found[1] if found else None
+        return int(found[1]) if found else 0
 
     @property
     def log(self) -> str:
