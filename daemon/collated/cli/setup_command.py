@@ -226,7 +226,8 @@ def _change(step: Step) -> Change:
 
 
 def _found(prepared: Prepared, looked: Looked) -> Iterator[Line]:
-    yield line(Span(f"{len(prepared.stores)} stores", "heading"), f" in {looked.folders} folders")
+    count = len(prepared.stores)
+    yield line(Span(f"{count} {'store' if count == 1 else 'stores'}", "heading"), f" in {looked.folders} folders")
     yield from table(
         [
             Span(each.name, "store"),
