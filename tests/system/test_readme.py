@@ -7,6 +7,8 @@ Every fenced block is run, in order, in one home that holds the two projects of 
   alone for any lines. Each command must succeed but for those of `EXIT_CODES`.
 - `toml` blocks must be a valid configuration; `<!-- file: PATH -->` above one says where it is put.
 - `text` blocks are pictures.
+- A block below `<!-- for: AGENT, … -->` is what `collate mcp --print-config AGENT` prints, for the command
+  `COMMAND`.
 - A block below `<!-- not run: REASON -->` cannot be run here; each of its commands is looked at instead,
   by `LOOKS`, which knows what has to be there for it.
 
@@ -36,6 +38,8 @@ import collated
 import collated_readers
 from collated.cli.arguments import client_parser, daemon_parser
 from collated.client import Client, DaemonUnreachable
+from collated.mcp.configs import AGENTS, lines, where
+from collated.mcp.tools import TOOLS
 from collated.protocol import METHODS
 from collated.settings import parse
 
@@ -43,6 +47,7 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PROJECTS = Path(__file__).parent / "readme"
 DEADLINE_S = 30.0
+SESSION_S = 50.0  # it ingests three projects first
 OPTIONAL = ("bash", "jq", "socat")
 # Codes that a command may end with instead of 0.
 EXIT_CODES: Mapping[str, set[int]] = {
@@ -50,9 +55,15 @@ EXIT_CODES: Mapping[str, set[int]] = {
     "COLLATE_SEARCH__DEADLINE_S=never collated check": {2},  # shows an error
 }
 MARK = "=== exit code"
+# Where the lines for agents have the path of `collate`, which is whoever's who prints them.
+COMMAND = "/home/you/.local/bin/collate"
+SESSION = "python tests/readme_session.py"
+PACKAGES = os.pathsep.join(
+    sorted({str(Path(package.__path__[0]).parent) for package in (collated, collated_readers)})
+)
 
 FENCE = re.compile(
-    r"(?:^<!-- (?P<rule>not run|file): (?P<value>.+?) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$",
+    r"(?:^<!-- (?P<rule>not run|file|for): (?P<value>.+?) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
 
@@ -95,7 +106,8 @@ def blocks() -> list[Block]:
 BLOCKS = blocks()
 RUN = [each for each in BLOCKS if each.language in ("sh", "bash", "python", "console") and not each.rule]
 NOT_RUN = [each for each in BLOCKS if each.rule == "not run"]
-TOML = [each for each in BLOCKS if each.language == "toml"]
+PASTED = [each for each in BLOCKS if each.rule == "for"]
+TOML = [each for each in BLOCKS if each.language == "toml" and each.rule != "for"]
 
 
 def name(block: Block) -> str:
@@ -137,12 +149,11 @@ class Reader:
                 program = f"from {module} import main; raise SystemExit(main())"
                 (commands / command).write_text(f'#!/bin/sh\nexec {sys.executable} -c "{program}" "$@"\n')
                 (commands / command).chmod(0o755)
-        packages = {str(Path(package.__path__[0]).parent) for package in (collated, collated_readers)}
         self.environ = {
             "HOME": str(self.home),
             "LANG": "C.UTF-8",
             "PATH": os.pathsep.join([str(commands), str(installed), os.environ["PATH"]]),
-            "PYTHONPATH": os.pathsep.join(sorted(packages)),
+            "PYTHONPATH": PACKAGES,
             "XDG_RUNTIME_DIR": str(self.runtime),
         }
 
@@ -270,13 +281,19 @@ def is_understood(words: Sequence[str]) -> None:
     client_parser().parse_args(words[1:])
 
 
+def is_a_way_home(words: Sequence[str]) -> None:
+    assert words[1].startswith("~/")
+
+
 LOOKS: Mapping[str, Callable[[Sequence[str]], None]] = {
+    "cd": is_a_way_home,
     "collate": is_understood,
     "install": files_exist,
     "journalctl": units_exist,
     "make": targets_exist,
     "pip": extras_exist,
     "pipx": extras_exist,
+    "python": files_exist,
     "python3": is_venv,
     "systemctl": units_exist,
 }
@@ -293,6 +310,45 @@ def test_what_a_block_that_is_not_run_needs_is_there(block: Block) -> None:
         LOOKS[Path(words[0]).name](words)
 
 
+# --------------------------------------------------------------------------- agents
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_the_lines_for_an_agent_are_those_that_are_printed(agent: str) -> None:
+    (block,) = (each for each in PASTED if agent in each.value.split(", "))
+
+    assert block.text == lines(agent, COMMAND)
+    assert f"| `{agent}` | {where(agent)} |\n" in README
+
+
+def test_the_table_of_tools_is_that_of_the_bridge() -> None:
+    rows = table("tools")
+    named = [(name, row[-1]) for row in rows for name in re.findall(r"`([^`]+)`", row[0])]
+
+    assert sorted(name for name, _ in named) == sorted(TOOLS)
+    assert {name for name, when in named if when == "always"} == {
+        name for name, tool in TOOLS.items() if not tool.needs
+    }
+
+
+@pytest.mark.slow
+def test_the_session_of_an_agent_is_the_one_that_its_command_prints() -> None:
+    (block,) = (each for each in NOT_RUN if SESSION in each.text)
+    (printed,) = shown(block)
+    ran = subprocess.run(
+        [sys.executable, *SESSION.split()[1:]],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": PACKAGES},
+        capture_output=True,
+        text=True,
+        timeout=SESSION_S,
+        check=False,
+    )
+
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == printed.output
+
+
 # --------------------------------------------------------------------------- all else
 
 
@@ -300,7 +356,7 @@ def test_every_block_is_of_a_kind_that_is_looked_at() -> None:
     pictures = [each for each in BLOCKS if each.language == "text"]
 
     assert README.count("\n```") == 2 * len(BLOCKS)
-    assert [each for each in BLOCKS if each not in (*RUN, *NOT_RUN, *TOML, *pictures)] == []
+    assert [each for each in BLOCKS if each not in (*RUN, *NOT_RUN, *TOML, *PASTED, *pictures)] == []
 
 
 @pytest.mark.parametrize("block", TOML, ids=name)
@@ -335,13 +391,19 @@ def test_a_link_leads_to_a_file_of_the_repository(path: str) -> None:
 
 
 def test_the_table_of_methods_is_that_of_the_protocol() -> None:
-    found = re.search(r"<!-- methods -->(.*)<!-- /methods -->", README, re.DOTALL)
-    assert found
-    rows = [line.strip("|").split("|") for line in found[1].strip().splitlines()[2:]]
-    table = [tuple(re.findall(r"`([^`]+)`", cell) for cell in row) for row in rows]
+    rows = [tuple(re.findall(r"`([^`]+)`", cell) for cell in row) for row in table("methods")]
 
-    assert table == [
+    assert rows == [
         ([method], fields(about.params), fields(about.result)) for method, about in METHODS.items()
+    ]
+
+
+def table(name: str) -> list[list[str]]:
+    """Return the cells of each row of the table between two comments of that name."""
+    found = re.search(rf"<!-- {name} -->(.*)<!-- /{name} -->", README, re.DOTALL)
+    assert found
+    return [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in found[1].strip().splitlines()[2:]
     ]
 
 
