@@ -259,7 +259,7 @@ def _checked(tool: Tool, question: Asked) -> Asked:
         msgspec.json.encode(question.params)
         msgspec.convert(question.params, METHODS[question.method].params)
     except msgspec.ValidationError as error:
-        raise _wrong(f"{tool.name}: {error}", _usage(tool)) from error
+        raise _wrong(f"{tool.name}: {error!s:.200}", _usage(tool)) from error
     except UnicodeEncodeError as error:
         raise _wrong(f"{tool.name}: text holds half a surrogate pair", "send whole characters") from error
     except RecursionError as error:

@@ -74,12 +74,12 @@ def _compact(stores: Sequence[StoreStatus], contents: Mapping[str, str]) -> str:
 def _paths(contents: str) -> Iterator[str]:
     """Yield the paths of a table of contents (store-format: Index).
 
-    A document's line is its path, padded to 30 characters, then a label and a number in brackets; a
-    folder's has instead how many documents there are below it.
+    A document's line is its path, padded to 30 characters, then a label and, in brackets, how much it
+    holds; a folder's has instead how many documents there are below it.
     """
     for line in contents.splitlines():
         end = line.find("  ", _PATH_CHARACTERS)
-        if end >= 0 and line.endswith(")") and line[line.rfind("(") + 1 : -1].isdecimal():
+        if end >= 0 and line.endswith(")"):
             yield line[:end].rstrip()
         elif folder := _FOLDER.search(line, _PATH_CHARACTERS):
             yield line[: folder.start()].rstrip()

@@ -272,6 +272,12 @@ def test_an_error_says_what_is_wrong_and_what_to_do(
     assert suggestion in (error.suggestion or "")
 
 
+def test_what_the_wire_says_is_not_repeated_at_length() -> None:
+    typed = {"n": {"type": "x" * 1_000_000, "value": 1}}
+
+    assert len(error_of("query", {"store": "a", "sql": "b", "parameters": typed}).message) < 300
+
+
 @given(
     name=st.sampled_from(sorted(TOOLS)) | st.text(), arguments=st.dictionaries(st.text(), JSON, max_size=3)
 )

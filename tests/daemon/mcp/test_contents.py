@@ -22,6 +22,7 @@ DOCS = "\n".join(
         "",
         f"{'guide.md':<30}  How to begin · and go on  (4)",
         f"{LONG:<30}  Long (very)  (3)",
+        f"{'torn':<30}    (engine_error)",
         f"{'api/':<30}12 docs · 40 sections · Alpha, Beta, +10 more",
     ]
 )
@@ -53,10 +54,11 @@ def test_then_only_the_paths(status: MakeStatus) -> None:
     full = instructions(stores, {"docs": DOCS, "code": CODE})
     text = instructions(stores, {"docs": DOCS, "code": CODE}, tokens(full) - 1)
 
-    assert text.splitlines()[-6:] == [
+    assert text.splitlines()[-7:] == [
         line_of(stores[0]),
         "  guide.md",
         f"  {LONG}",
+        "  torn",
         "  api/",
         line_of(stores[1]),
         "  src/main.py",
