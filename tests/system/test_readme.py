@@ -39,6 +39,7 @@ import collated_readers
 from collated.cli.arguments import client_parser, daemon_parser
 from collated.client import Client, DaemonUnreachable
 from collated.mcp.configs import AGENTS, lines, where
+from collated.mcp.http.credentials import IDENTIFIERS
 from collated.mcp.tools import TOOLS
 from collated.protocol import METHODS
 from collated.settings import parse
@@ -329,6 +330,10 @@ def test_the_table_of_tools_is_that_of_the_bridge() -> None:
     assert {name for name, when in named if when == "always"} == {
         name for name, tool in TOOLS.items() if not tool.needs
     }
+
+
+def test_the_table_of_refusals_is_that_of_the_bridge_over_http() -> None:
+    assert table("http-codes") == [[f"`{code}`", when] for code, when in IDENTIFIERS.items()]
 
 
 @pytest.mark.slow
