@@ -227,7 +227,9 @@ def _change(step: Step) -> Change:
 
 def _found(prepared: Prepared, looked: Looked) -> Iterator[Line]:
     count = len(prepared.stores)
-    yield line(Span(f"{count} {'store' if count == 1 else 'stores'}", "heading"), f" in {looked.folders} folders")
+    yield line(
+        Span(f"{count} {'store' if count == 1 else 'stores'}", "heading"), f" in {looked.folders} folders"
+    )
     yield from table(
         [
             Span(each.name, "store"),
