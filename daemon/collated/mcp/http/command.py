@@ -16,6 +16,7 @@ from collated.cli.session import Session
 from collated.errors import ConfigError
 from collated.mcp.link import Link
 from collated.service import raise_descriptor_limit
+from collated.settings import is_store_name
 
 from . import keyring
 from .credentials import Credential, digest
@@ -63,9 +64,17 @@ def new_credential(session: Session) -> int:
         raise ConfigError(f"--days is how long it is good, 1 to {_MOST_DAYS}")
     token = keyring.new_token()
     expires = datetime.now(UTC).replace(microsecond=0) + timedelta(days=given.days)
-    stores = None if given.stores is None else frozenset(given.stores.split(","))
-    made = Credential(given.new_credential, digest(token), given.audience, expires, stores)
+    made = Credential(given.new_credential, digest(token), given.audience, expires, _names(given.stores))
     keyring.add(Path(given.credentials), made)
     session.show([line(token)])
     session.note([line(f"the token is shown this once; it is good until {expires.isoformat()}")])
     return FOUND
+
+
+def _names(typed: str | None) -> frozenset[str] | None:
+    if typed is None:
+        return None
+    names = typed.split(",")
+    if wrong := [name for name in names if not is_store_name(name)]:
+        raise ConfigError(f"--stores has {wrong[0]!r}, which is no store's name; as in --stores docs,notes")
+    return frozenset(names)

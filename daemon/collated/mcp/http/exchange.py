@@ -83,6 +83,7 @@ async def exchange(stream: SocketStream, app: ASGIApp, patience: Patience) -> No
         ClientGone: the client went away before its request was whole.
     """
     connection = h11.Connection(h11.SERVER, max_incomplete_event_size=_HEAD_LIMIT_BYTES)
+    address = _local_address(stream)
     try:
         with anyio.fail_after(patience.request_s):
             request, body = await _request(stream, connection)
@@ -93,7 +94,7 @@ async def exchange(stream: SocketStream, app: ASGIApp, patience: Patience) -> No
         tasks.start_soon(_cancel_when_gone, stream, tasks.cancel_scope)
         answer = _Answer(stream, connection, patience.stall_s, tasks.cancel_scope)
         answer.is_bodiless = request.method == b"HEAD"
-        await _run(app, _scope(stream, request), _receiver(body), answer)
+        await _run(app, _scope(request, address), _receiver(body), answer)
         tasks.cancel_scope.cancel()
 
 
@@ -123,9 +124,9 @@ async def _request(stream: SocketStream, connection: h11.Connection) -> tuple[h1
 
 
 async def _feed(connection: h11.Connection, stream: SocketStream) -> None:
-    if connection.they_are_waiting_for_100_continue:
-        await stream.send(connection.send(h11.InformationalResponse(status_code=100, headers=[])) or b"")
     try:
+        if connection.they_are_waiting_for_100_continue:
+            await stream.send(connection.send(h11.InformationalResponse(status_code=100, headers=[])) or b"")
         connection.receive_data(await stream.receive(_CHUNK_BYTES))
     except (anyio.EndOfStream, anyio.BrokenResourceError) as error:
         raise ClientGone from error
@@ -148,7 +149,14 @@ async def _cancel_when_gone(stream: SocketStream, scope: anyio.CancelScope) -> N
         scope.cancel()
 
 
-def _scope(stream: SocketStream, request: h11.Request) -> Scope:
+def _local_address(stream: SocketStream) -> object:
+    try:
+        return stream.extra(SocketAttribute.local_address)  # noqa: S610 - no Django
+    except OSError as error:  # it was closed before it was looked at
+        raise ClientGone from error
+
+
+def _scope(request: h11.Request, address: object) -> Scope:
     path, _, query = request.target.partition(b"?")
     return {
         "type": "http",
@@ -161,7 +169,7 @@ def _scope(stream: SocketStream, request: h11.Request) -> Scope:
         "query_string": query,
         "root_path": "",
         "headers": list(request.headers),
-        "server": stream.extra(SocketAttribute.local_address),  # noqa: S610 - no Django
+        "server": address,
     }
 
 

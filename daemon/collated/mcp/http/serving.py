@@ -26,7 +26,7 @@ class Limits(Struct, frozen=True):
     """How many connections are served at once, how long one may take, how long stopping may."""
 
     in_flight: int
-    drain_s: float = 20.0
+    drain_s: float = 18.0  # a stop takes twenty at most, with the last answers' being taken in
     patience: Patience = Patience()
 
 
@@ -74,6 +74,9 @@ class Service:
             try:
                 await (self._exchange(stream) if is_let_in else self._turn_away(stream))
             except ClientGone:
+                return
+            except Exception:  # the boundary of a connection: the others go on
+                log.exception("connection_failed")
                 return
             await stream.send_eof()
             with anyio.move_on_after(_LINGER_S):

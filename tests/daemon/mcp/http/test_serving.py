@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import random
+import socket
+import struct
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 import anyio
+import anyio.to_thread
 import pytest
 from starlette.types import Receive, Scope, Send
 
@@ -192,6 +196,40 @@ async def test_what_is_no_request_is_told_so(serve: Serve, held: Held, sent: byt
     service = await serve(Limits(1))
     assert status(await service.ask(sent)) == expected
     assert held.begun == 0
+
+
+async def test_clients_that_break_off_at_any_byte_harm_nobody(
+    serve: Serve, held: Held, logs: list[dict[str, object]]
+) -> None:
+    service = await serve(Limits(64))
+    held.released.set()
+    expecting = HELLO.replace(b"Host", b"Expect: 100-continue\r\nHost")
+    for request in (HELLO, expecting, b"no HTTP\r\n\r\n"):
+        for length in range(len(request) + 1):
+            await anyio.to_thread.run_sync(_reset_after, service.port, request[:length])
+    await _is_answered(service)
+    assert logs == []
+
+
+def _reset_after(port: int, data: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        # With no time to linger, closing resets the connection.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.sendall(data)
+
+
+async def test_random_bytes_harm_nobody(serve: Serve, held: Held, logs: list[dict[str, object]]) -> None:
+    service = await serve(Limits(64, patience=Patience(request_s=0.05)))
+    held.released.set()
+    chance = random.Random(7)  # noqa: S311 - the same each time
+    for _ in range(60):
+        sent = bytearray(HELLO)
+        for _ in range(chance.randrange(1, 8)):
+            at = chance.randrange(len(sent))
+            sent[at : at + chance.randrange(3)] = chance.randbytes(chance.randrange(3))
+        assert status(await service.ask(bytes(sent))) in (200, 400, 408, 431, 501)
+    await _is_answered(service)
+    assert logs == []
 
 
 async def test_a_request_that_does_not_become_whole_gives_its_slot_back(serve: Serve, held: Held) -> None:
