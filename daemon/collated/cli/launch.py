@@ -33,7 +33,8 @@ class Program(NamedTuple):
 
 _DEADLINE_S = 10.0
 _FIRST_PAUSE_S = 0.005
-_LONGEST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 0.02
+_RETRY_PAUSE_S = 0.1
 _SERVICE_VARIABLES = frozenset(
     {
         "NOTIFY_SOCKET",
@@ -109,7 +110,7 @@ def start(
         while not is_listening(path) and not is_started():
             if _launched(program, path, environ, deadline):
                 return
-            time.sleep(_LONGEST_PAUSE_S)  # the one before it is answering its last requests
+            time.sleep(_RETRY_PAUSE_S)  # the one before it is answering its last requests
 
 
 @contextmanager

@@ -5,6 +5,7 @@ Agents reach it through `bridge`, which starts it. It ends some time after its l
 
 import argparse
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -27,7 +28,12 @@ from collated.service import raise_descriptor_limit
 
 from .bridge import GREETING, SPAWN, host_path
 from .link import Link
-from .serving import LINE_BYTES, serve
+
+gc.disable()  # what is imported stays: looking for cycles in it is a tenth of the start
+from .serving import LINE_BYTES, serve  # noqa: E402 - the SDK, for what the line above is
+
+gc.enable()
+gc.freeze()
 
 __all__ = ["Host", "main"]
 

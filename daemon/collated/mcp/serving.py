@@ -2,8 +2,7 @@
 
 import asyncio
 import select
-from collections.abc import Mapping
-from typing import Any, cast
+from typing import cast
 
 import anyio
 import mcp_types as types
@@ -14,18 +13,15 @@ from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
     ResourcesListChanged,
     ResourceUpdated,
-    ServerEvent,
     ToolsListChanged,
 )
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from collated.protocol import StoreStatus
-
 from .addresses import INDEX
+from .changes import changed
 from .link import Link
 from .session import Context, make_server
-from .tools import announced
 
 __all__ = ["LINE_BYTES", "serve"]
 
@@ -146,35 +142,20 @@ class _Told:
         before = self._link.known
         while True:
             now = await self._link.changed(before)
-            for event in _events(before, now):
-                await self._bus.publish(event)
-                await self._tell(event)
+            found = changed(before, now)
+            if found.tools:
+                await self._tell(ToolsListChanged())
+            if found.stores:
+                await self._tell(ResourcesListChanged())
+            if found.contents:
+                await self._bus.publish(ResourceUpdated(uri=INDEX))
             before = now
 
-    async def _tell(self, event: ServerEvent) -> None:
+    async def _tell(self, event: ToolsListChanged | ResourcesListChanged) -> None:
+        await self._bus.publish(event)
         if self._session is None:
             return
         if isinstance(event, ToolsListChanged):
             await self._session.send_tool_list_changed()
-        elif isinstance(event, ResourcesListChanged):
+        else:
             await self._session.send_resource_list_changed()
-
-
-def _events(before: Mapping[str, StoreStatus], now: Mapping[str, StoreStatus]) -> list[ServerEvent]:
-    """Return what an agent who knows *before* has to be told *now*, and nothing that stayed as it was."""
-    events: list[ServerEvent] = []
-    if _tools(before) != _tools(now):
-        events.append(ToolsListChanged())
-    if _open(before).keys() != _open(now).keys():
-        events.append(ResourcesListChanged())
-    if _open(before) != _open(now):
-        events.append(ResourceUpdated(uri=INDEX))
-    return events
-
-
-def _tools(known: Mapping[str, StoreStatus]) -> list[str]:
-    return [tool.name for tool in announced(list(known.values()))]
-
-
-def _open(known: Mapping[str, StoreStatus]) -> dict[str, Any]:
-    return {name: store.fingerprint for name, store in known.items() if store.state == "open"}

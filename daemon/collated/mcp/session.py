@@ -25,6 +25,7 @@ from .answering import answered, refused
 from .asking import asked
 from .link import Link
 from .model import Answer, Asked, Tool
+from .plain import plain
 from .scope import Scope
 from .tools import TOOLS, announced
 
@@ -227,7 +228,7 @@ def _as_result(answer: Answer) -> dict[str, Any]:
 def _in_words(error: CollatedError | RequestError) -> str:
     told = refused(error).structured
     words = [told["error"], told["suggestion"]]
-    return contents.plain("; ".join(each for each in words if each).replace("\n", " "))
+    return plain("; ".join(each for each in words if each).replace("\n", " "))
 
 
 async def _report(context: Context, partials: MemoryObjectReceiveStream[Partial]) -> None:

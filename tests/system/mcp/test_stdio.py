@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,12 @@ async def until(condition: Callable[[], object], seconds: float = 20) -> None:
             await anyio.sleep(0.02)
 
 
+def text_of(contents: Sequence[Any]) -> str:
+    """Return the text of the one content that there is."""
+    (only,) = contents
+    return str(only.text)
+
+
 async def names_of(client: Client) -> list[str]:
     return [tool.name for tool in (await client.list_tools()).tools]
 
@@ -44,7 +50,7 @@ async def test_every_tool_runs(every_kind: Home, agent: Agent, calls: list[Call]
             assert not answer.is_error, answer
             assert answer.structured_content
             if name != "index":
-                assert json.loads(answer.content[0].text) == answer.structured_content
+                assert json.loads(text_of(answer.content)) == answer.structured_content
     assert {name for name, _ in calls} == set(tools)
     for tool in tools.values():
         assert tool.annotations is not None
@@ -59,8 +65,8 @@ async def test_the_instructions_are_there_when_the_session_begins(
         assert client.instructions is not None
         assert "cite" in client.instructions
         assert "guide.md" in client.instructions
-        (index,) = (await client.read_resource("collate://index")).contents
-        assert index.text == client.instructions
+        index = await client.read_resource("collate://index")
+        assert text_of(index.contents) == client.instructions
 
 
 async def test_records_are_resources(every_kind: Home, agent: Agent, mode: str) -> None:
@@ -68,10 +74,10 @@ async def test_records_are_resources(every_kind: Home, agent: Agent, mode: str) 
         (template,) = (await client.list_resource_templates()).resource_templates
         assert template.uri_template == "collate://{store}/{+id}"
         assert [each.uri for each in (await client.list_resources()).resources] == ["collate://index"]
-        (record,) = (await client.read_resource("collate://docs/guide.md#1")).contents
-        assert "Thirty days" in record.text
-        (same,) = (await client.read_resource("collate://docs/guide.md%231")).contents
-        assert same.text == record.text
+        record = await client.read_resource("collate://docs/guide.md#1")
+        assert "Thirty days" in text_of(record.contents)
+        same = await client.read_resource("collate://docs/guide.md%231")
+        assert text_of(same.contents) == text_of(record.contents)
 
 
 @pytest.mark.parametrize(
@@ -187,8 +193,8 @@ async def test_changes_are_told_to_subscribers_in_2026(
                 kinds = {type(await anext(aiter(events))).__name__ for _ in range(3)}
         assert kinds == {"ToolsListChanged", "ResourcesListChanged", "ResourceUpdated"}
         assert "symbols" in await names_of(client)
-        (index,) = (await client.read_resource("collate://index")).contents
-        assert "code" in index.text
+        index = await client.read_resource("collate://index")
+        assert "code" in text_of(index.contents)
 
 
 async def test_a_store_that_vanishes_between_list_and_read_is_a_named_error(
@@ -224,8 +230,8 @@ async def test_a_record_of_10_mb_is_cut_and_says_so(
         assert answer.structured_content is not None
         assert len(answer.structured_content["text"]) == 100_000
         assert "cut" in answer.structured_content["next"]
-        (whole,) = (await client.read_resource("collate://long/a.md#0")).contents
-        assert whole.text == text
+        whole = await client.read_resource("collate://long/a.md#0")
+        assert text_of(whole.contents) == text
 
 
 async def test_text_with_escapes_is_answered_escaped(
@@ -237,13 +243,12 @@ async def test_text_with_escapes_is_answered_escaped(
     daemon.wait_state("bad", "open")
     async with agent(daemon, mode=mode) as client:
         answer = await client.call_tool("search", {"query": "reversed", "stores": ["bad"]})
-        shown = [answer.content[0].text, client.instructions or ""]
-        (index,) = (await client.call_tool("index", {"stores": ["bad"]})).content
-        for text in (*shown, index.text):
+        index = await client.call_tool("index", {"stores": ["bad"]})
+        for text in (text_of(answer.content), text_of(index.content), client.instructions or ""):
             assert not set(text) & set("\x1b\x9b\u202e")
         assert answer.structured_content is not None
         read = await client.call_tool("read", {"id": answer.structured_content["hits"][0]["ref"]})
-        assert not set(read.content[0].text) & set("\x1b\x9b\u202e")
+        assert not set(text_of(read.content)) & set("\x1b\x9b\u202e")
         assert read.structured_content is not None
         assert "\x1b[31m" in read.structured_content["text"]  # word for word, as JSON has it
 
