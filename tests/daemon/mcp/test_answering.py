@@ -107,7 +107,6 @@ def test_who_did_not_answer_is_named() -> None:
     [
         ("search", found(), "Nothing matched"),
         ("search", found(stores=Answered(0, 0)), "There is no store to ask: call stores."),
-        ("search", found(stores=Answered(0, 0, skipped=3)), "Nothing matched"),
         ("grep", GrepResult([], False, True, ALL), "No line matched"),
         ("grep", GrepResult([match()], False, True, ALL), 'read(id="docs:a.md#1")'),
         ("grep", GrepResult([match()], True, True, ALL), "More match"),
@@ -120,6 +119,12 @@ def test_who_did_not_answer_is_named() -> None:
 )
 def test_it_says_what_to_do_next(name: str, result: Any, said: str) -> None:
     assert said in answered(name, result, {}, NOW).structured["next"]
+
+
+def test_a_store_that_cannot_match_was_asked_all_the_same() -> None:
+    structured = answered("search", found(stores=Answered(0, 0, skipped=3)), {}, NOW).structured
+
+    assert structured["next"].startswith("Nothing matched")
 
 
 def test_a_very_long_ref_is_not_repeated() -> None:

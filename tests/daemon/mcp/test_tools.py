@@ -54,6 +54,7 @@ def test_a_tool_is_described_shortly_and_has_schemas_of_objects(name: str) -> No
         assert schema["type"] == "object"
         assert "#/$defs/" not in json.dumps(schema) or schema["$defs"]
     assert tool.output_schema["properties"].keys() >= {"freshness", "next"}
+    assert '"description": "' not in json.dumps(tool.output_schema)  # those are of the wire's own types
     assert set(tool.input_schema.get("required", ())) <= tool.input_schema["properties"].keys()
 
 
