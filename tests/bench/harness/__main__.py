@@ -12,6 +12,7 @@ from pathlib import Path
 
 from . import (
     adding,
+    agents,
     coding,
     commands,
     contexts,
@@ -49,6 +50,7 @@ _PARTS: Mapping[str, Callable[[Bench, Report], None]] = {
     "code": coding.run,
     "vectors": vectors.run,
     "context": contexts.run,
+    "agents": agents.run,
     "ping": pinging.run,
     "start": starting.run,
     "command": commands.run,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 __all__ = ["Report", "mb", "ms", "times", "us"]
 
-_PACKAGES = ("numpy", "uvloop", "contextpull", "codebase-index", "tantivy", "duckdb", "rank-bm25")
+_PACKAGES = ("numpy", "uvloop", "contextpull", "codebase-index", "tantivy", "duckdb", "rank-bm25", "mcp")
 
 
 class Report:
