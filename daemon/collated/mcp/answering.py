@@ -104,12 +104,16 @@ def _answer(
     structured: dict[str, Any], *, lines: Sequence[str] | None = None, is_error: bool = False
 ) -> Answer:
     """Return the answer whose text is JSON, or *lines* as they are but for what is not plain."""
-    whole = _whole(structured)
-    if lines is None:
-        text = escaped(json.dumps(whole, ensure_ascii=False, separators=(",", ":")))
-    else:
-        text = "\n".join(map(plain, "\n".join(lines).split("\n")))
-    return Answer(whole, text, is_error)
+    encoded = _encoded(structured)
+    if _HALVES.search(encoded):
+        structured = _whole(structured)
+        encoded = _encoded(structured)
+    text = escaped(encoded) if lines is None else "\n".join(map(plain, "\n".join(lines).split("\n")))
+    return Answer(structured, text, is_error)
+
+
+def _encoded(structured: dict[str, Any]) -> str:
+    return json.dumps(structured, ensure_ascii=False, separators=(",", ":"))
 
 
 def _whole(value: Any) -> Any:
@@ -125,12 +129,13 @@ def _stores_of(value: Any) -> Iterator[str]:
     """Yield the stores whose records, places or reports are in *value*; what failed is not in it."""
     if is_list(value):
         for each in value:
-            yield from _stores_of(each)
+            if not isinstance(each, str):  # which most are
+                yield from _stores_of(each)
     elif is_object(value):
         if isinstance(value.get("store"), str):
             yield value["store"]
         for key, each in value.items():
-            if key != "stores":
+            if key != "stores" and not isinstance(each, str):
                 yield from _stores_of(each)
 
 
