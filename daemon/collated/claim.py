@@ -128,7 +128,7 @@ def _check_directory(directory: Path) -> None:
 
 
 def is_same_user(raw: socket.socket) -> bool:
-    """Tell whether the client runs as this user; the 0700 directory is what guards other systems."""
+    """Tell whether the other end runs as this user; the 0700 directory is what guards other systems."""
     if sys.platform != "linux":
         return True
     credentials = raw.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))

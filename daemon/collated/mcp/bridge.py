@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from collated import __version__
+from collated.claim import is_same_user
 from collated.errors import ConfigError, DaemonUnreachable
 from collated.places import SOCKET_PATH_BYTES
 
@@ -46,7 +47,7 @@ def run(daemon: Path, environ: Mapping[str, str], *, may_spawn: bool) -> None:
 
     Raises:
         ConfigError: the socket's path is too long.
-        DaemonUnreachable: the host could not be started, or went away.
+        DaemonUnreachable: the host could not be started, is another user's, or went away.
     """
     with _connected(daemon, environ, SPAWN if may_spawn else NO_SPAWN) as host:
         has_ended = threading.Event()
@@ -59,17 +60,26 @@ def run(daemon: Path, environ: Mapping[str, str], *, may_spawn: bool) -> None:
 def _connected(daemon: Path, environ: Mapping[str, str], wish: bytes) -> socket.socket:
     path = host_path(daemon)
     for _ in range(_ATTEMPTS):
-        host = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            host.connect(os.fsencode(path))
-            host.sendall(wish)
-            if host.recv(len(GREETING)) == GREETING:
-                return host
-        except OSError:
-            pass  # nobody listens, or is about to end
-        host.close()
+        if host := _greeted(path, wish):
+            return host
         _start(path, daemon, environ)
     raise DaemonUnreachable(f"nothing that listens at {path} serves MCP")
+
+
+def _greeted(path: Path, wish: bytes) -> socket.socket | None:
+    """Return a connection to the host at *path*; None where nobody listens, or who does is about to end."""
+    host = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        host.connect(os.fsencode(path))
+        if not is_same_user(host):
+            raise DaemonUnreachable(f"another user listens at {path}; set COLLATE_SOCKET")
+        host.sendall(wish)
+        if host.recv(len(GREETING)) == GREETING:
+            return host
+    except OSError:
+        pass  # what None says
+    host.close()
+    return None
 
 
 def _start(path: Path, daemon: Path, environ: Mapping[str, str]) -> None:

@@ -100,11 +100,12 @@ class FakeDaemon(socketserver.ThreadingUnixStreamServer):
         return [message["method"] for message in self.received]
 
     def answers(self, message: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-        result: dict[str, Any] | None = {
+        known: dict[str, dict[str, Any]] = {
             "subscribe": {"topics": ["stores/changed"]},
             "stores": {"stores": msgspec.to_builtins(self.stores)},
             "rescan": {"added": [], "changed": [], "removed": []},
-        }.get(message["method"])
+        }
+        result = known.get(message["method"])
         if result is None:
             return self.script(message)
         return [{"jsonrpc": "2.0", "id": message["id"], "result": result}]

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 
+NOTHING: dict[str, Any] = {}
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
@@ -52,7 +54,7 @@ async def test_it_connects_once_for_many_calls(
         assert not daemon.connections
         async with anyio.create_task_group() as tasks:
             for _ in range(5):
-                tasks.start_soon(link.call, "ping", {})
+                tasks.start_soon(link.call, "ping", NOTHING)
         assert list(await link.stores()) == list(link.known) == ["docs"]
     assert len(daemon.connections) == 1
     assert daemon.asked == ["subscribe", "stores", *["ping"] * 5]
@@ -102,7 +104,7 @@ async def test_a_daemon_is_started_once_for_many_callers_and_made_to_look_at_the
 
     async with Link(path, start) as link, anyio.create_task_group() as tasks:
         for _ in range(5):
-            tasks.start_soon(link.call, "ping", {})
+            tasks.start_soon(link.call, "ping", NOTHING)
     assert len(started) == 1
     assert started[0].asked[:3] == ["subscribe", "rescan", "stores"]
 

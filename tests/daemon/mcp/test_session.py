@@ -32,7 +32,7 @@ STORES: dict[str, Any] = {"asked": 2, "answered": 2, "skipped": 0, "failed": []}
 
 def answer(message: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """Answer `index` with a text of the store, and `search` with nothing found; `broken` has no index."""
-    params = message.get("params") or {}
+    params: Mapping[str, Any] = message.get("params") or {}
     match message["method"]:
         case "index" if params["store"] == "broken":
             data = {

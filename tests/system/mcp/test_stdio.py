@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 VERSIONS = {"legacy": "2025-11-25", "2026-07-28": "2026-07-28"}
+WRONG: list[tuple[Call, str]] = [
+    (("serach", {"query": "x"}), "unknown_tool"),
+    (("search", {}), "invalid_params"),
+    (("search", {"query": "x", "stores": ["nowhere"]}), "unknown_store"),
+    (("read", {"id": "docs:guide.md#99"}), "unknown_id"),
+    (("grep", {"pattern": "(", "regex": True}), "pattern_rejected"),
+]
 FIVE = ["index", "search", "read", "grep", "neighbours"]
 
 
@@ -98,16 +105,7 @@ async def test_a_resource_that_is_not_there_is_an_error_with_words(
         assert await names_of(client)
 
 
-@pytest.mark.parametrize(
-    ("call", "code"),
-    [
-        (("serach", {"query": "x"}), "unknown_tool"),
-        (("search", {}), "invalid_params"),
-        (("search", {"query": "x", "stores": ["nowhere"]}), "unknown_store"),
-        (("read", {"id": "docs:guide.md#99"}), "unknown_id"),
-        (("grep", {"pattern": "(", "regex": True}), "pattern_rejected"),
-    ],
-)
+@pytest.mark.parametrize(("call", "code"), WRONG)
 async def test_what_an_agent_gets_wrong_is_answered_and_says_what_to_do(
     every_kind: Home, agent: Agent, mode: str, call: Call, code: str
 ) -> None:

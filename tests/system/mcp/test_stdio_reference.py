@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from mcp import Client, StdioServerParameters
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
+LEFT_OUT = "left out"
 SERVER = (
     "import asyncio, sys; from contextpull.server import serve_stdio; asyncio.run(serve_stdio(sys.argv[1]))"
 )
@@ -58,21 +59,21 @@ def content_of(answer: Any) -> Any:
 
 def as_here(expected: Any) -> Any:
     """Return what the reference answered by the names that it has here."""
-    if not isinstance(expected, dict) or "sections" not in expected:
+    if isinstance(expected, str) or "sections" not in expected:
         return expected
-    sections = [
-        {key: value for key, value in each.items() if key != "context"} for each in expected["sections"]
-    ]
-    return {"records": sections, "header": expected["header"]}
+    records: list[dict[str, Any]] = expected["sections"]
+    return {"records": [{**each, "context": LEFT_OUT} for each in records], "header": expected["header"]}
 
 
 def common(ours: Any, theirs: Any) -> Any:
     """Return *ours* with the fields of *theirs* alone, at every depth."""
     if isinstance(theirs, dict):
-        return {key: common(ours[key], value) for key, value in theirs.items()}
+        fields = cast("dict[str, Any]", theirs)
+        return {key: common(ours.get(key, LEFT_OUT), value) for key, value in fields.items()}
     if isinstance(theirs, list):
-        assert len(ours) == len(theirs)
-        return [common(one, other) for one, other in zip(ours, theirs, strict=True)]
+        items: list[Any] = theirs
+        assert len(ours) == len(items)
+        return [common(one, other) for one, other in zip(ours, items, strict=True)]
     return ours
 
 
