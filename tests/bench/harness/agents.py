@@ -1,21 +1,20 @@
 """Part `agents`: `collate mcp` over many stores against the reference's server of one, by the same client."""
 
 import asyncio
-import os
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
-from mcp import Client, StdioServerParameters
+from mcp import Client
 from msgspec import Struct, field
 
 from .answers import LIMIT
 from .bench import UNCACHED, Bench
-from .bridges import Bridged, calls_in_a_row, checks_in_a_row, first_call, reference_server, told
-from .processes import Memory, descendants, memory_of
+from .bridges import Bridged, calls_in_a_row, checks_in_a_row, first_call, hold, reference_server, told
+from .processes import Memory
 from .projects import SEED, patterns
 from .report import Report, mb, ms, times
 from .timing import interleaved, median_s
@@ -63,14 +62,6 @@ class _Called(Struct):
     seconds: dict[str, dict[str, float]] = field(default_factory=dict[str, dict[str, float]])
     checks: dict[str, float] = field(default_factory=dict[str, float])
     differing: list[str] = field(default_factory=list[str])
-
-
-class _Held(Struct):
-    """What sessions held at once cost: the processes that the client started, the host, the daemon."""
-
-    servers: Memory = Memory()
-    host: Memory = Memory()
-    daemon: Memory = Memory()
 
 
 def run(bench: Bench, report: Report) -> None:
@@ -200,9 +191,9 @@ def _show_calls(report: Report, sides: _Sides, result: _Called) -> None:
 def _compare_memory(report: Report, sides: _Sides) -> None:
     bridged, search = sides.bridged, sides.search
     asyncio.run(first_call(bridged.server, search.ours))  # so that the host runs, and is no bridge's child
-    alone = _of_daemon(bridged)
-    theirs = asyncio.run(_at_once(reference_server(sides.store), search.theirs, bridged))
-    ours = asyncio.run(_at_once(bridged.server, search.ours, bridged))
+    alone = bridged.memory
+    theirs = asyncio.run(hold(_AT_ONCE, reference_server(sides.store), search.theirs, bridged))
+    ours = asyncio.run(hold(_AT_ONCE, bridged.server, search.ours, bridged))
     report.section(
         f"Agents: the memory of {_AT_ONCE} sessions at once",
         f"Each has searched once: {_AT_ONCE} servers of the reference, one store each, and {_AT_ONCE} "
@@ -229,25 +220,6 @@ def _compare_memory(report: Report, sides: _Sides) -> None:
         f"{mb(each)} MB of RSS, {mb(_share(every).pss)} of PSS",
         each <= _GOAL_BYTES,
     )
-
-
-async def _at_once(server: StdioServerParameters, arguments: dict[str, Any], bridged: Bridged) -> _Held:
-    """Hold sessions that have searched once each, and return what they cost then."""
-    before = set(descendants(os.getpid()))
-    async with AsyncExitStack() as stack:
-        for _ in range(_AT_ONCE):
-            client = await stack.enter_async_context(Client(server))
-            told(await client.call_tool("search", arguments))
-        started = set(descendants(os.getpid())) - before
-        if len(started) != _AT_ONCE:
-            raise RuntimeError(f"{_AT_ONCE} sessions started {len(started)} processes")
-        servers = sum(map(memory_of, started), Memory())
-        return _Held(servers, memory_of(bridged.host_pid or 0), _of_daemon(bridged))
-
-
-def _of_daemon(bridged: Bridged) -> Memory:
-    pid = bridged.daemon.pid
-    return sum(map(memory_of, descendants(pid)), memory_of(pid))
 
 
 def _share(memory: Memory) -> Memory:

@@ -8,13 +8,14 @@ import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import closing
+from contextlib import AsyncExitStack, closing
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from mcp import Client, StdioServerParameters
 from mcp_types import CallToolResult, TextContent
+from msgspec import Struct
 
 from collated.mcp.bridge import host_path
 
@@ -22,9 +23,19 @@ from .asking import Asker
 from .bench import Bench
 from .building import watch_build
 from .daemons import Daemon
+from .processes import Memory, descendants, memory_of
 from .timing import IN_A_ROW, LONG_ENOUGH_S, median_s
 
-__all__ = ["Bridged", "calls_in_a_row", "checks_in_a_row", "first_call", "reference_server", "told"]
+__all__ = [
+    "Bridged",
+    "Held",
+    "calls_in_a_row",
+    "checks_in_a_row",
+    "first_call",
+    "hold",
+    "reference_server",
+    "told",
+]
 
 # As the console scripts do it, which need not be on the PATH here.
 _COLLATE = "from collated.cli import main; import sys; sys.argv[0] = 'collate'; sys.exit(main())"
@@ -81,6 +92,12 @@ class Bridged:
         """Return the host that runs."""
         return _holder(host_path(self.daemon.socket))
 
+    @property
+    def memory(self) -> Memory:
+        """Return what the daemon and its workers take; it has to be the one that was started here."""
+        pid = self.daemon.pid
+        return sum(map(memory_of, descendants(pid)), memory_of(pid))
+
     def end_host(self) -> None:
         """End the host, where one runs."""
         _end(self.host_pid)
@@ -89,6 +106,14 @@ class Bridged:
         """End the daemon, where one runs, whoever started it."""
         self.daemon.stop()
         _end(_holder(self.daemon.socket))
+
+
+class Held(Struct, frozen=True):
+    """What sessions held at once cost: the processes that the client started, the host, the daemon."""
+
+    servers: Memory
+    host: Memory
+    daemon: Memory
 
 
 async def first_call(server: StdioServerParameters, arguments: dict[str, Any]) -> tuple[float, Any]:
@@ -117,6 +142,26 @@ async def _in_a_row(function: Callable[[], Awaitable[object]]) -> float:
         await function()
         every.append(time.perf_counter() - started)
     return median_s(every)
+
+
+async def hold(
+    count: int, server: StdioServerParameters, arguments: dict[str, Any], bridged: Bridged
+) -> Held:
+    """Hold *count* sessions that have searched once each, and return what they cost then.
+
+    Raises:
+        RuntimeError: the client did not start one process for each.
+    """
+    before = set(descendants(os.getpid()))
+    async with AsyncExitStack() as stack:
+        for _ in range(count):
+            client = await stack.enter_async_context(Client(server))
+            told(await client.call_tool("search", arguments))
+        started = set(descendants(os.getpid())) - before
+        if len(started) != count:
+            raise RuntimeError(f"{count} sessions started {len(started)} processes")
+        servers = sum(map(memory_of, started), Memory())
+        return Held(servers, memory_of(bridged.host_pid or 0), bridged.memory)
 
 
 def told(result: CallToolResult) -> Any:
