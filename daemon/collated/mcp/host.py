@@ -19,6 +19,7 @@ from pathlib import Path
 
 import anyio
 import msgspec
+from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from collated.claim import Claim, is_same_user
@@ -65,12 +66,15 @@ class Host:
                 with anyio.CancelScope() as accepting:
                     sessions.start_soon(self._leave, claim, accepting)
                     await self._accept(listener, sessions)
-                release()  # who has connected and was not greeted goes to the next one
+                await to_thread.run_sync(
+                    release
+                )  # who has connected and was not greeted goes to the next one
             tasks.cancel_scope.cancel()
 
     async def _leave(self, claim: Claim, accepting: anyio.CancelScope) -> None:
         pause_s = max(min(self._idle_exit_s, _LOOK_S), _LEAST_LOOK_S)
-        while claim.is_in_place and not self._is_idle():  # noqa: ASYNC110 - nobody tells that a path changed
+        # Nobody tells that a path changed.
+        while not self._is_idle() and await to_thread.run_sync(lambda: claim.is_in_place):  # noqa: ASYNC110
             await anyio.sleep(pause_s)
         accepting.cancel()
 

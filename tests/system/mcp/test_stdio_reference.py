@@ -20,6 +20,8 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tests.system.mcp.conftest import Agent, Call, Home
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -71,7 +73,7 @@ def common(ours: Any, theirs: Any) -> Any:
         fields = cast("dict[str, Any]", theirs)
         return {key: common(ours.get(key, LEFT_OUT), value) for key, value in fields.items()}
     if isinstance(theirs, list):
-        items: list[Any] = theirs
+        items = cast("Sequence[Any]", theirs)
         assert len(ours) == len(items)
         return [common(one, other) for one, other in zip(ours, items, strict=True)]
     return ours
