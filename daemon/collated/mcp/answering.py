@@ -104,16 +104,13 @@ def _answer(
     structured: dict[str, Any], *, lines: Sequence[str] | None = None, is_error: bool = False
 ) -> Answer:
     """Return the answer whose text is JSON, or *lines* as they are but for what is not plain."""
-    encoded = _encoded(structured)
-    if _HALVES.search(encoded):
+    try:
+        encoded = msgspec.json.encode(structured)
+    except UnicodeEncodeError:
         structured = _whole(structured)
-        encoded = _encoded(structured)
-    text = escaped(encoded) if lines is None else "\n".join(map(plain, "\n".join(lines).split("\n")))
+        encoded = msgspec.json.encode(structured)
+    text = escaped(encoded.decode()) if lines is None else "\n".join(map(plain, "\n".join(lines).split("\n")))
     return Answer(structured, text, is_error)
-
-
-def _encoded(structured: dict[str, Any]) -> str:
-    return json.dumps(structured, ensure_ascii=False, separators=(",", ":"))
 
 
 def _whole(value: Any) -> Any:

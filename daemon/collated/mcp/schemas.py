@@ -7,8 +7,6 @@ from msgspec import Struct
 
 from collated.protocol import Reason
 
-from .shapes import is_list, is_object
-
 __all__ = [
     "Listed",
     "Listing",
@@ -91,24 +89,26 @@ def mapping(about: str) -> Schema:
 
 
 def answer(result: Any) -> Schema:
-    """Return the schema of an answer that is *result*, a type of the wire, and what every answer may have."""
-    _, definitions = msgspec.json.schema_components([result], ref_template="#/$defs/{name}")
-    schemas = {name: _bare(schema) for name, schema in definitions.items()}
-    root = schemas.pop(getattr(result, "__name__", ""), {"type": "object"})
-    root = {**root, "properties": {**root.get("properties", {}), **_ADDED}}
-    return {**root, "$defs": dict(sorted(schemas.items()))} if schemas else root
+    """Return the schema of an answer that is *result*, a type of the wire, and what every answer may have.
+
+    It says what there is and of which kind, not what is within: clients check each answer against it, and
+    did so for as long as it takes to search fifty stores. `collate schema` prints the whole.
+    """
+    _, definitions = msgspec.json.schema_components([result], ref_template="{name}")
+    root = definitions.get(getattr(result, "__name__", ""), {"type": "object"})
+    fields = {name: _kind(schema) for name, schema in root.get("properties", {}).items()}
+    required = {"required": root["required"]} if root.get("required") else {}
+    return {"type": "object", "properties": {**fields, **_ADDED}, **required}
+
+
+def _kind(schema: Schema) -> Schema:
+    """Return a field's schema without what it holds."""
+    if "anyOf" in schema:
+        return {"anyOf": [_kind(each) for each in schema["anyOf"]]}
+    if "enum" in schema:
+        return {"enum": schema["enum"]}
+    return {"type": schema.get("type", "object")}  # what is defined elsewhere is an object
 
 
 def _described(schema: Schema, about: str) -> Schema:
     return {**schema, "description": about} if about else schema
-
-
-def _bare(schema: Any) -> Any:
-    """Return *schema* without titles and descriptions, which say how the wire is, not what a model may do."""
-    if is_object(schema):
-        return {
-            key: _bare(value)
-            for key, value in schema.items()
-            if not (key in ("title", "description") and isinstance(value, str))
-        }
-    return [_bare(each) for each in schema] if is_list(schema) else schema
