@@ -22,9 +22,11 @@ JSON_RPC = {
 }
 # The adapter's own (book-agent.md A25): a program that uses it gets this, the daemon never does.
 OF_THE_ADAPTER = {"record_not_found"}
+# The bridge's own: a tool's name is an agent's, and never on the wire.
+OF_THE_BRIDGE = {"unknown_tool"}
 RAISERS = {
     "StoreError": set(STORE_CODES),
-    "RequestError": set(CODES) | OF_THE_ADAPTER,
+    "RequestError": set(CODES) | OF_THE_ADAPTER | OF_THE_BRIDGE,
     "RequestFailed": set(CODES),
 }
 
