@@ -116,6 +116,8 @@ class _Wire:
 
     def _is_gone(self) -> bool:
         """Tell whether the other end is closed for good, and not for writing alone."""
+        if self._writer.is_closing():
+            return True
         poll = select.poll()
         poll.register(self._writer.get_extra_info("socket").fileno(), 0)
         return any(events & (select.POLLHUP | select.POLLERR) for _, events in poll.poll(0))

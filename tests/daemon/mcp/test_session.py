@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
+    from tests.daemon.conftest import Until
     from tests.daemon.mcp.conftest import FakeDaemons, MakeStatus
 
     Connect = Callable[..., AbstractAsyncContextManager[Client]]
@@ -124,7 +125,7 @@ async def test_what_a_daemon_says_as_it_fails_does_not_reach_a_terminal_raw(path
 
 @pytest.mark.slow
 async def test_contents_that_do_not_come_in_time_are_left_out(
-    path: Path, fake_daemon: FakeDaemons, status: MakeStatus
+    path: Path, fake_daemon: FakeDaemons, status: MakeStatus, until: Until
 ) -> None:
     def slowly(message: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
         slow = message["method"] == "index" and message["params"]["store"] == "slow"
@@ -135,9 +136,9 @@ async def test_contents_that_do_not_come_in_time_are_left_out(
     async with Link(path) as link:
         with anyio.fail_after(10):
             told = await instructions(link, "legacy")
+        await until(lambda: "$/cancelRequest" in daemon.asked)
     assert "contents of docs" in told
     assert "slow" in told
-    assert "$/cancelRequest" in daemon.asked
 
 
 async def test_at_most_a_hundred_stores_are_asked_for_their_contents(
