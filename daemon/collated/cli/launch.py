@@ -170,7 +170,10 @@ def _launched(program: Program, path: Path, environ: Mapping[str, str], deadline
         os.close(log)
     if any(entry.code == "socket_taken" for entry in said) and time.monotonic() < deadline:
         return False
-    words = "\n".join(f"  {visible(entry.told())}" for entry in said) or "  (it said nothing)"
+    words = (
+        "\n".join(f"  {visible(entry.told())}" for entry in said)
+        or f"  (it said nothing; exit code {child.returncode})"
+    )
     raise DaemonUnreachable(f"{program.name} did not start:\n{words}")
 
 

@@ -14,13 +14,16 @@ from collated.claim import is_same_user
 from collated.errors import ConfigError, DaemonUnreachable
 from collated.places import SOCKET_PATH_BYTES
 
-__all__ = ["GREETING", "NO_SPAWN", "SPAWN", "host_path", "run"]
+__all__ = ["FAREWELL", "GREETING", "NO_SPAWN", "SPAWN", "host_path", "run"]
 
 SPAWN, NO_SPAWN = b"spawn\n", b"no spawn\n"
 """The first line that a host is sent: whether it may start a daemon for this session."""
 
 GREETING = b"\n"
 """What a host answers to it: without one, it was about to end."""
+
+FAREWELL = b"\n"
+"""What a host says when an agent has ended its input and has every answer; MCP has no empty lines."""
 
 _PIECE_BYTES = 65_536
 _ATTEMPTS = 5
@@ -50,10 +53,8 @@ def run(daemon: Path, environ: Mapping[str, str], *, may_spawn: bool) -> None:
         DaemonUnreachable: the host could not be started, is another user's, or went away.
     """
     with _connected(daemon, environ, SPAWN if may_spawn else NO_SPAWN) as host:
-        has_ended = threading.Event()
-        threading.Thread(target=_send, args=(host, has_ended), daemon=True).start()
-        _receive(host)
-        if not has_ended.is_set():
+        threading.Thread(target=_send, args=(host,), daemon=True).start()
+        if not _receive(host):
             raise DaemonUnreachable("the process that serves MCP went away; start the session again")
 
 
@@ -88,12 +89,11 @@ def _start(path: Path, daemon: Path, environ: Mapping[str, str]) -> None:
     start(Program("the host of MCP", "collated.mcp.host", (str(daemon),), "mcp.log"), path, environ)
 
 
-def _send(host: socket.socket, has_ended: threading.Event) -> None:
+def _send(host: socket.socket) -> None:
     """Send what the agent writes, and the end of it."""
     try:
         while piece := _typed():
             host.sendall(piece)
-        has_ended.set()
         host.shutdown(socket.SHUT_WR)
     except OSError:
         pass  # the host is gone, which `_receive` sees too
@@ -106,17 +106,28 @@ def _typed() -> bytes:
         return b""
 
 
-def _receive(host: socket.socket) -> None:
-    """Write what the host sends, as fast as the agent reads it."""
-    piece = memoryview(bytearray(_PIECE_BYTES))
-    while length := _received(host, piece):
-        rest = piece[:length]
-        while rest:
-            rest = rest[os.write(_STDOUT, rest) :]
+def _receive(host: socket.socket) -> bool:
+    """Write what the host sends, as fast as the agent reads it; tell whether it said farewell in the end."""
+    buffer = memoryview(bytearray(_PIECE_BYTES))
+    before = b"\n"
+    while length := _received(host, buffer):
+        piece = buffer[:length]
+        last = (before + bytes(piece[-2:]))[-2:]
+        is_farewell = last == b"\n" + FAREWELL
+        _write(piece[: -len(FAREWELL)] if is_farewell else piece)
+        if is_farewell:
+            return True
+        before = last[-1:]
+    return False
 
 
-def _received(host: socket.socket, piece: memoryview) -> int:
+def _received(host: socket.socket, buffer: memoryview) -> int:
     try:
-        return host.recv_into(piece)
+        return host.recv_into(buffer)
     except ConnectionError:
         return 0
+
+
+def _write(piece: memoryview) -> None:
+    while piece:
+        piece = piece[os.write(_STDOUT, piece) :]

@@ -19,6 +19,7 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
 from .addresses import INDEX
+from .bridge import FAREWELL
 from .changes import changed
 from .link import Link
 from .session import Context, make_server
@@ -33,7 +34,10 @@ _LOOK_S = 0.05
 
 
 async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, link: Link) -> None:
-    """Serve the agent at the other end until it ends the stream and has its answers, or is gone."""
+    """Serve the agent at the other end until it is gone, or has ended its input and has every answer.
+
+    Only in the latter case it is said farewell.
+    """
     bus = InMemorySubscriptionBus()
     told = _Told(link, bus)
     server = make_server(link, bus=bus)
@@ -42,20 +46,27 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, link
     options = server.create_initialization_options(
         NotificationOptions(resources_changed=True, tools_changed=True)
     )
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(told.follow)
-        tasks.start_soon(wire.read)
-        tasks.start_soon(wire.write, tasks.cancel_scope)
-        await server.run(wire.inbound, wire.outbound, options)
-        tasks.cancel_scope.cancel()
+    async with anyio.create_task_group() as session:
+        session.start_soon(wire.write, session.cancel_scope)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(told.follow)
+            tasks.start_soon(wire.read)
+            await server.run(wire.inbound, wire.outbound, options)
+            tasks.cancel_scope.cancel()
+    if wire.is_answered:
+        writer.write(FAREWELL)
 
 
 class _Wire:
-    """The lines of both directions, and which requests have no answer yet."""
+    """The lines of both directions, and which requests have no answer yet.
+
+    `is_answered` is true once the agent has ended its input and no request is left.
+    """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
+        self.is_answered = False
         self._unanswered: set[types.RequestId] = set()
         self._arrived, self.inbound = _stream()
         self.outbound, self._leaving = _stream()
@@ -68,6 +79,7 @@ class _Wire:
                     await self._arrived.send(SessionMessage(message))
             while self._unanswered and not self._is_gone():  # noqa: ASYNC110 - the end of a session
                 await anyio.sleep(_LOOK_S)
+            self.is_answered = self._reader.at_eof() and not self._unanswered
 
     async def write(self, session: anyio.CancelScope) -> None:
         """Write what the agent is told; end *session* when there is nobody to read it."""

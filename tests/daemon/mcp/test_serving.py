@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 
+from collated.mcp.bridge import FAREWELL
 from collated.mcp.link import Link
 from collated.mcp.serving import LINE_BYTES, serve
 
@@ -162,7 +163,9 @@ async def test_the_end_of_the_input_waits_for_answers_but_not_for_subscriptions(
             await agent.search(request_id)
         agent.writer.write_eof()
         with anyio.fail_after(10):
-            lines = (await agent.reader.read()).splitlines()
+            said = await agent.reader.read()
+    assert said.endswith(b"\n" + FAREWELL)
+    lines = said.removesuffix(FAREWELL).splitlines()
     assert {json.loads(line)["id"] for line in lines} == set(range(1, 30))
 
 
@@ -190,7 +193,7 @@ async def test_a_call_that_is_cancelled_is_not_waited_for_either(
         await until(lambda: "$/cancelRequest" in daemon.asked)
         agent.writer.write_eof()
         with anyio.fail_after(10):
-            assert await agent.reader.read() == b""
+            assert await agent.reader.read() == FAREWELL
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ class Pipe:
             message = json.loads(line)
             if message.get("id") == request_id:
                 return message
-        raise AssertionError("the stream ended")
+        raise AssertionError(f"the stream ended: {self.end()}")
 
     def hello(self) -> Any:
         """Begin a session of 2025-11-25 and return what it is answered."""
