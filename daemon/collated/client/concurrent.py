@@ -65,7 +65,7 @@ class AsyncClient:
         self._waiting: dict[int, _Waiting] = {}
         self._followers: set[MemoryObjectSendStream[protocol.Changes]] = set()
         self._failure: Exception | None = DaemonUnreachable(_NOT_CONNECTED)
-        self._sending = anyio.Lock()
+        self._sending = anyio.Lock(fast_acquire=True)
         self._stream: ByteStream
         self._tasks: TaskGroup
 

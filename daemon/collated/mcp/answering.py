@@ -28,6 +28,9 @@ _LINE = 1_000  # of a line or a snippet
 # What a person can type or set, and a model cannot.
 _NOT_FOR_AGENTS = re.compile("`collate |max_response_bytes|deadline_ms")
 
+_FOUND = frozenset({"hits", "matches", "records", "symbols", "references", "nodes", "files", "chunks"})
+"""The lists of what is found, each of which names its store."""
+
 _HALVES = re.compile("[\ud800-\udfff]")
 
 _SUGGESTIONS: Mapping[str, str] = {
@@ -122,18 +125,13 @@ def _whole(value: Any) -> Any:
     return [_whole(each) for each in value] if is_list(value) else value
 
 
-def _stores_of(value: Any) -> Iterator[str]:
+def _stores_of(value: Mapping[str, Any]) -> Iterator[str]:
     """Yield the stores whose records, places or reports are in *value*; what failed is not in it."""
-    if is_list(value):
-        for each in value:
-            if not isinstance(each, str):  # which most are
-                yield from _stores_of(each)
-    elif is_object(value):
-        if isinstance(value.get("store"), str):
-            yield value["store"]
-        for key, each in value.items():
-            if key != "stores" and not isinstance(each, str):
-                yield from _stores_of(each)
+    if isinstance(store := value.get("store"), str):
+        yield store
+    for key, each in value.items():
+        if is_list(each) and key in _FOUND:
+            yield from (found["store"] for found in each)
 
 
 # ----------------------------------------------------------------------------- sizes

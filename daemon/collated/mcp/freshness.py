@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from collated.protocol import StoreStatus
 
@@ -28,7 +29,8 @@ def freshness(store: StoreStatus, now: float) -> str | None:
 
 def _when(store: StoreStatus, now: float) -> str | None:
     for key, words in _WORDS.items():
-        instant = _instant(store.details.get(key))
+        said = store.details.get(key)
+        instant = _instant(said) if isinstance(said, str) else None
         if instant is not None:
             return f"{words} {_ago(now - instant)}"
     return None
@@ -42,12 +44,11 @@ def _changed(store: StoreStatus) -> str | None:
     return f"{files} changed since"
 
 
-def _instant(value: object) -> float | None:
+@lru_cache(4_096)
+def _instant(value: str) -> float | None:
     """Return the seconds since 1970 of an ISO 8601 instant, which is UTC where it does not say."""
     try:
-        instant = datetime.fromisoformat(value) if isinstance(value, str) else None
-        if instant is None:
-            return None
+        instant = datetime.fromisoformat(value)
         return (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):  # the store says what it likes
         return None

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import anyio
@@ -144,7 +145,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         with ExitStack() as held:
             claim = held.enter_context(Claim(host_path(daemon)))
             listener = held.enter_context(claim.listen())
-            anyio.run(Host(daemon, given.idle_exit).run, claim, listener, held.close)
+            host = Host(daemon, given.idle_exit)
+            options = {"use_uvloop": find_spec("uvloop") is not None}
+            anyio.run(host.run, claim, listener, held.close, backend_options=options)
     except CollatedError as error:
         failure = {"event": "not_serving", "code": error.code, "message": str(error)}
         sys.stderr.write(msgspec.json.encode(failure).decode() + "\n")

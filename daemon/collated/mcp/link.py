@@ -101,6 +101,8 @@ class Link:
             patience_s -= _DRAIN_PAUSE_S
 
     async def _connected(self) -> AsyncClient:
+        if self._client is not None:  # a lock gives way to other tasks even where nobody holds it
+            return self._client
         async with self._connecting:
             if self._client is not None:
                 return self._client
