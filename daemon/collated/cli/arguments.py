@@ -277,6 +277,13 @@ def _mcp(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--print-config", choices=agents, metavar="AGENT", help=f"print what to paste: {', '.join(agents)}"
     )
+    parser.add_argument(
+        "--budget",
+        type=_number,
+        default=3_000,
+        metavar="TOKENS",
+        help="how long the instructions, with the contents of all stores, may be (3000)",
+    )
     http = parser.add_argument_group("over HTTP, instead of standard input and output")
     http.add_argument("--http", metavar="HOST:PORT", help="where to listen")
     http.add_argument("--audience", metavar="A", help="what the credentials must have been made for")

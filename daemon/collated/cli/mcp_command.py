@@ -31,7 +31,8 @@ def mcp(session: Session) -> int:
         return command.serve(session) if given.http else command.new_credential(session)
     from collated.mcp import bridge
 
-    bridge.run(session.socket, session.environ, may_spawn=not given.no_spawn)
+    wish = bridge.Wish(not given.no_spawn, given.budget)
+    bridge.run(session.socket, session.environ, wish)
     return FOUND
 
 

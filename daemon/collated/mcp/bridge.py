@@ -8,16 +8,34 @@ import socket
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple, Self
 
 from collated import __version__
 from collated.claim import is_same_user
 from collated.errors import ConfigError, DaemonUnreachable
 from collated.places import SOCKET_PATH_BYTES
 
-__all__ = ["FAREWELL", "GREETING", "NO_SPAWN", "SPAWN", "host_path", "run"]
+__all__ = ["FAREWELL", "GREETING", "Wish", "host_path", "run"]
 
-SPAWN, NO_SPAWN = b"spawn\n", b"no spawn\n"
-"""The first line that a host is sent: whether it may start a daemon for this session."""
+_DIGITS = 9
+
+
+class Wish(NamedTuple):
+    """What a host is told first: whether it may start a daemon, and how long the instructions may be."""
+
+    may_spawn: bool = True
+    budget_tokens: int = 3_000
+
+    def line(self) -> bytes:
+        """Return it as it is sent."""
+        return f"{'spawn' if self.may_spawn else 'no-spawn'} {self.budget_tokens}\n".encode()
+
+    @classmethod
+    def of(cls, line: bytes) -> Self:
+        """Return what *line* says; who says something else wishes nothing."""
+        spawn, _, budget = line.decode(errors="replace").strip().partition(" ")
+        return cls(spawn == "spawn", int(budget[:_DIGITS]) if budget.isdecimal() else 0)
+
 
 GREETING = b"\n"
 """What a host answers to it: without one, it was about to end."""
@@ -45,14 +63,14 @@ def host_path(daemon: Path) -> Path:
     return path
 
 
-def run(daemon: Path, environ: Mapping[str, str], *, may_spawn: bool) -> None:
+def run(daemon: Path, environ: Mapping[str, str], wish: Wish) -> None:
     """Speak MCP on standard input and output until the agent has ended its input, and has its answers.
 
     Raises:
         ConfigError: the socket's path is too long.
         DaemonUnreachable: the host could not be started, is another user's, or went away.
     """
-    with _connected(daemon, environ, SPAWN if may_spawn else NO_SPAWN) as host:
+    with _connected(daemon, environ, wish.line()) as host:
         threading.Thread(target=_send, args=(host,), daemon=True).start()
         if not _receive(host):
             raise DaemonUnreachable("the process that serves MCP went away; start the session again")

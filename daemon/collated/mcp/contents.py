@@ -8,7 +8,9 @@ from collated_readers import State
 
 from .plain import plain
 
-__all__ = ["instructions", "line_of", "plain"]
+__all__ = ["BUDGET_TOKENS", "instructions", "line_of", "plain"]
+
+BUDGET_TOKENS = 3_000
 
 _CHARACTERS = 4  # of a token, as the contract estimates them
 
@@ -27,7 +29,7 @@ _FOLDER = re.compile(r"\d+ docs · ")
 
 
 def instructions(
-    stores: Sequence[StoreStatus], contents: Mapping[str, str], budget_tokens: int = 3_000
+    stores: Sequence[StoreStatus], contents: Mapping[str, str], budget_tokens: int = BUDGET_TOKENS
 ) -> str:
     """Return the instructions for *stores*, whose tables of contents are in *contents* by name.
 

@@ -28,7 +28,7 @@ from collated.cli import spawn
 from collated.errors import CollatedError
 from collated.service import raise_descriptor_limit
 
-from .bridge import GREETING, SPAWN, host_path
+from .bridge import GREETING, Wish, host_path
 from .link import Link
 
 gc.disable()  # what is imported stays: looking for cycles in it is a tenth of the start
@@ -113,13 +113,14 @@ class Host:
     async def _session(self, client: socket.socket) -> None:
         reader, writer = await asyncio.open_connection(sock=client, limit=LINE_BYTES)
         try:
-            wish = await reader.readline()
-            if not wish:
+            line = await reader.readline()
+            if not line:
                 return  # it only looked whether somebody listens
             writer.write(GREETING)
-            start = partial(spawn.start, self._daemon, os.environ) if wish == SPAWN else None
+            wish = Wish.of(line)
+            start = partial(spawn.start, self._daemon, os.environ) if wish.may_spawn else None
             async with Link(self._daemon, start) as link:
-                await serve(reader, writer, link)
+                await serve(reader, writer, link, wish.budget_tokens)
         finally:
             writer.close()
 

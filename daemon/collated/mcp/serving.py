@@ -21,6 +21,7 @@ from pydantic import ValidationError
 from .addresses import INDEX
 from .bridge import FAREWELL
 from .changes import changed
+from .contents import BUDGET_TOKENS
 from .link import Link
 from .session import Context, make_server
 
@@ -33,14 +34,21 @@ _LISTEN = "subscriptions/listen"  # which is answered when the session ends, and
 _LOOK_S = 0.05
 
 
-async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, link: Link) -> None:
+async def serve(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    link: Link,
+    budget_tokens: int = BUDGET_TOKENS,
+) -> None:
     """Serve the agent at the other end until it is gone, or has ended its input and has every answer.
+
+    The instructions take *budget_tokens* at most.
 
     Only in the latter case it is said farewell.
     """
     bus = InMemorySubscriptionBus()
     told = _Told(link, bus)
-    server = make_server(link, bus=bus)
+    server = make_server(link, bus=bus, budget_tokens=budget_tokens)
     server.add_notification_handler("notifications/initialized", types.NotificationParams, told.begin)
     wire = _Wire(reader, writer)
     options = server.create_initialization_options(

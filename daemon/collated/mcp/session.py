@@ -79,13 +79,17 @@ _EVERYTHING = Scope(None)
 
 
 def make_server(
-    link: Link, scope: Scope = _EVERYTHING, bus: SubscriptionBus | None = None
+    link: Link,
+    scope: Scope = _EVERYTHING,
+    bus: SubscriptionBus | None = None,
+    budget_tokens: int = contents.BUDGET_TOKENS,
 ) -> Server[dict[str, Any]]:
     """Return a server of what *scope* allows of the stores behind *link*.
 
-    With a *bus*, clients may listen to what is published on it (`subscriptions/listen`).
+    With a *bus*, clients may listen to what is published on it (`subscriptions/listen`). The instructions
+    take *budget_tokens* at most.
     """
-    handlers = _Handlers(link, scope)
+    handlers = _Handlers(link, scope, budget_tokens)
     server: Server[dict[str, Any]] = Server(
         "collated",
         version=__version__,
@@ -105,9 +109,10 @@ def make_server(
 class _Handlers:
     """What the server answers each request with."""
 
-    def __init__(self, link: Link, scope: Scope) -> None:
+    def __init__(self, link: Link, scope: Scope, budget_tokens: int) -> None:
         self._link = link
         self._scope = scope
+        self._budget_tokens = budget_tokens
 
     async def list_tools(self, _: Context, __: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         with suppress(CollatedError):  # without a daemon: the tools that are there for every store
@@ -192,7 +197,7 @@ class _Handlers:
         except CollatedError as error:
             return f"{contents.instructions([], {})}\n\n{_in_words(error)}"
         stores = self._visible()
-        return contents.instructions(stores, await self._contents(stores))
+        return contents.instructions(stores, await self._contents(stores), self._budget_tokens)
 
     def _visible(self) -> list[StoreStatus]:
         return list(self._scope.visible(list(self._link.known.values())))

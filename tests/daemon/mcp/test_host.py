@@ -15,7 +15,7 @@ import pytest
 from anyio.abc import SocketStream
 
 from collated.claim import Claim
-from collated.mcp.bridge import GREETING, NO_SPAWN, host_path
+from collated.mcp.bridge import GREETING, Wish, host_path
 from collated.mcp.host import Host
 from collated.mcp.serving import LINE_BYTES
 
@@ -44,7 +44,7 @@ class Running:
     async def session(self) -> SocketStream:
         """Return a session that has begun."""
         stream = await self.connect()
-        await stream.send(NO_SPAWN)
+        await stream.send(Wish(may_spawn=False).line())
         with anyio.fail_after(10):
             assert await stream.receive() == GREETING
             await begin(stream)

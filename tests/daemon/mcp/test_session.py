@@ -83,6 +83,16 @@ async def test_the_instructions_hold_the_contents_of_every_open_store(
     assert "contents of shut" not in told
 
 
+async def test_the_instructions_keep_to_a_budget(
+    path: Path, fake_daemon: FakeDaemons, status: MakeStatus, mode: Any
+) -> None:
+    fake_daemon(*(status(f"store-{number}") for number in range(50))).script = answer
+    async with Link(path) as link, Client(make_server(link, budget_tokens=300), mode=mode) as client:
+        told = client.instructions or ""
+    assert len(told) <= 300 * 4
+    assert "more; call stores" in told
+
+
 async def test_the_instructions_are_those_of_what_a_caller_may_see(
     path: Path, fake_daemon: FakeDaemons, status: MakeStatus, mode: Any
 ) -> None:

@@ -74,6 +74,8 @@ async def test_the_instructions_are_there_when_the_session_begins(
         assert "guide.md" in client.instructions
         index = await client.read_resource("collate://index")
         assert text_of(index.contents) == client.instructions
+    async with agent(every_kind.daemon, "--budget", "150", mode=mode) as client:
+        assert 0 < len(client.instructions or "") <= 150 * 4
 
 
 async def test_records_are_resources(every_kind: Home, agent: Agent, mode: str) -> None:

@@ -15,7 +15,7 @@ _MOST = 65_535
 
 
 class Declared(Struct, frozen=True):
-    """Where to listen, for whom, how many at once, and who is admitted by which files."""
+    """Where to listen, for whom, how many at once, by which files, and how long the instructions may be."""
 
     host: str
     port: int
@@ -23,6 +23,7 @@ class Declared(Struct, frozen=True):
     in_flight: int
     credentials: Path
     denylist: Path | None
+    budget_tokens: int
 
     @property
     def is_public(self) -> bool:
@@ -45,6 +46,7 @@ def declared(arguments: Namespace) -> Declared:
         _positive(arguments.max_in_flight),
         Path(arguments.credentials or _missing("--credentials", "nobody is served without one")),
         Path(arguments.denylist) if arguments.denylist else None,
+        max(arguments.budget, 0),
     )
     if found.is_public and not arguments.public:
         raise ConfigError(f"other machines can reach {host}; say so with --public, or listen on 127.0.0.1")

@@ -37,7 +37,7 @@ async def run(given: Declared, keys: Keyring, link: Link, note: Callable[[str], 
     unanswered = 0
     listener = await _listener(given)
     async with link, anyio.create_task_group() as tasks:
-        faces = Faces(partial(make_server, link), tasks)
+        faces = Faces(partial(make_server, link, budget_tokens=given.budget_tokens), tasks)
         app = App(given.audience, keys, faces.answer, partial(_has_opened, link))
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             note(f"serving {_url(given.host, listener)}")

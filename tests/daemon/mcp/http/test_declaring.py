@@ -20,12 +20,13 @@ def given(http: str = "127.0.0.1:8765", **changed: Any) -> Namespace:
         "credentials": "keys.toml",
         "denylist": None,
         "public": False,
+        "budget": 3_000,
     }
     return Namespace(**{**complete, **changed})
 
 
 def test_a_whole_declaration_is_taken() -> None:
-    expected = Declared("127.0.0.1", 8765, "here", 8, Path("keys.toml"), None)
+    expected = Declared("127.0.0.1", 8765, "here", 8, Path("keys.toml"), None, 3_000)
     assert declared(given()) == declared(given("localhost:8765")) == expected
     assert declared(given(denylist="gone.txt")).denylist == Path("gone.txt")
 
