@@ -71,11 +71,11 @@ class Workshop:
         if isinstance(step, LinkStep):
             return Made(step.path, step.target, is_link=True)
         if step.before is None:
-            return Made(step.path, digest_of(step.content))
+            return Made(step.path, digest_of(step.content), added=step.added)
         about = Path(step.path).stat()
         before = Before(digest_of(step.before), stat.S_IMODE(about.st_mode), about.st_mtime_ns)
         _write(self._folder / before.digest, step.before, _FILE_MODE)
-        return Made(step.path, digest_of(step.content), before=before)
+        return Made(step.path, digest_of(step.content), before=before, added=step.added)
 
     def undo(self) -> Undone:
         """Take everything back, last things first; what was changed since is left, and stays in the journal.
@@ -120,8 +120,8 @@ class Workshop:
         if made.before is not None and digest_of(data) == made.before.digest:
             return False
         if digest_of(data) != made.became:
-            raise SetupError("it was changed since; edit it yourself")
-        if made.before is None:
+            _cut(path, data, made.added.encode())
+        elif made.before is None:
             path.unlink()
         else:
             self._bring_back(path, made.before)
@@ -178,6 +178,13 @@ def _alone_in(folder: Path) -> Generator[None]:
         raise SetupError("another `collate setup` is at work; wait for its end") from error
     finally:
         os.close(descriptor)
+
+
+def _cut(path: Path, data: bytes, added: bytes) -> None:
+    """Take what was *added* out of a file that was edited since."""
+    if not added or data.count(added) != 1:
+        raise SetupError("it was changed since; edit it yourself")
+    _write(path, data.replace(added, b""), stat.S_IMODE(path.stat().st_mode))
 
 
 def _take_back_link(path: Path, target: str) -> bool:

@@ -30,12 +30,16 @@ class Before(Struct, frozen=True):
 
 
 class Made(Struct, frozen=True):
-    """A file or a symlink that was made or changed. *became* is the digest of its bytes, or its target."""
+    """A file or a symlink that was made or changed. *became* is the digest of its bytes, or its target.
+
+    *added* is as that of `FileStep`.
+    """
 
     path: str
     became: str
     is_link: bool = False
     before: Before | None = None
+    added: str = ""
 
 
 class Journal(Struct):

@@ -44,11 +44,15 @@ class Plan(Struct, frozen=True):
 
 
 class FileStep(Struct, frozen=True):
-    """A file that is to hold *content*; *before* is what it held when that was decided, None without one."""
+    """A file that is to hold *content*; *before* is what it held when that was decided, None without one.
+
+    *added* is the part of *content* that can be cut out again where the rest was edited since.
+    """
 
     path: str
     content: bytes
     before: bytes | None = None
+    added: str = ""
 
 
 class LinkStep(Struct, frozen=True):

@@ -77,7 +77,7 @@ def prepare_stores(looked: Looked, roots: Sequence[str], environ: Mapping[str, s
         for each in looked.stores.values()
         if each.path in names  # or it went away since
     ]
-    steps: list[Step] = [FileStep(str(path), after.encode(), before)] if added else []
+    steps: list[Step] = [FileStep(str(path), after.encode(), before, added)] if added else []
     links = stores_dir(environ)
     steps += [LinkStep(str(links / (names[store] + _SUFFIX)), store) for store in plan.linked]
     ordered = sorted(stores, key=lambda each: (each.name, each.path))

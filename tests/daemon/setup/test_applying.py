@@ -124,6 +124,30 @@ def test_later_steps_are_taken_back_first(home: Path, workshop: Workshop) -> Non
     assert tree(home) == before
 
 
+def test_what_was_added_is_cut_out_of_a_file_that_was_edited_since(home: Path, workshop: Workshop) -> None:
+    config = home / "config.toml"
+    workshop.apply([FileStep(str(config), b"mine\n\n[ours]\n", b"mine\n", "[ours]\n")])
+    config.write_bytes(b"# by hand\nmine\n\n[ours]\n# by hand too\n")
+    config.chmod(0o604)
+
+    undone = workshop.undo()
+
+    assert (undone.restored, undone.kept) == ([str(config)], {})
+    assert config.read_bytes() == b"# by hand\nmine\n\n# by hand too\n"
+    assert stat.S_IMODE(config.stat().st_mode) == 0o604
+
+
+@pytest.mark.parametrize("edited", [b"mine\n[our", b"[ours]\n[ours]\n", b""])
+def test_what_was_added_and_is_not_there_as_it_was_is_left(
+    home: Path, workshop: Workshop, edited: bytes
+) -> None:
+    config = home / "config.toml"
+    workshop.apply([FileStep(str(config), b"mine\n[ours]\n", b"mine\n", "[ours]\n")])
+    config.write_bytes(edited)
+    assert [*workshop.undo().kept] == [str(config)]
+    assert config.read_bytes() == edited
+
+
 def test_a_file_that_was_changed_since_is_kept_and_named(home: Path, workshop: Workshop) -> None:
     workshop.apply(steps(home))
     config = home / "config.toml"

@@ -193,11 +193,25 @@ def test_a_configuration_that_cannot_be_added_to_is_left_alone(
     assert empty_home.tree() == before
 
 
-def test_a_configuration_that_was_changed_since_is_kept_and_named(empty_home: Home, project: Project) -> None:
+def test_what_was_added_is_cut_out_of_a_configuration_that_was_edited_since(
+    empty_home: Home, project: Project
+) -> None:
     project(empty_home.path / "src" / "a")
     empty_home.collate("setup", "--yes")
     with empty_home.config.open("a") as file:
         file.write("# by hand\n")
+
+    assert empty_home.collate("setup", "--undo", "--yes").code == 0
+
+    assert empty_home.config.read_text() == "# by hand\n"
+
+
+def test_a_configuration_whose_entries_were_changed_since_is_kept_and_named(
+    empty_home: Home, project: Project
+) -> None:
+    project(empty_home.path / "src" / "a")
+    empty_home.collate("setup", "--yes")
+    empty_home.config.write_text(empty_home.config.read_text().replace("[[watch]]", "[[watch]] # by hand"))
     edited = empty_home.config.read_bytes()
 
     ran = empty_home.collate("setup", "--undo", "--yes")
