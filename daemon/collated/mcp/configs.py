@@ -43,8 +43,7 @@ def _toml(command: str) -> str:
 
 
 def _claude_code(command: str) -> str:
-    typed = shlex.join(["claude", "mcp", "add", "--scope", "user", _NAME, "--", command, *_ARGUMENTS])
-    return f"{typed}\n\n# or, for those who work on one project, in its .mcp.json:\n{_servers(command)}"
+    return shlex.join(["claude", "mcp", "add", "--scope", "user", _NAME, "--", command, *_ARGUMENTS]) + "\n"
 
 
 def _json(key: str, server: Mapping[str, Any]) -> str:
@@ -53,7 +52,7 @@ def _json(key: str, server: Mapping[str, Any]) -> str:
 
 
 _AGENTS: Mapping[str, _Agent] = {
-    "claude-code": _Agent("in a shell", _claude_code),
+    "claude-code": _Agent("in a shell (or those for cursor into a project's .mcp.json)", _claude_code),
     "claude-desktop": _Agent(
         "into claude_desktop_config.json (Settings > Developer > Edit Config; on macOS "
         "~/Library/Application Support/Claude, on Windows %APPDATA%\\Claude, on Linux ~/.config/Claude)",
