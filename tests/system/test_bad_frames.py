@@ -209,7 +209,7 @@ BODIES: dict[str, tuple[bytes, str]] = {
     ),
     "a ref without a store": (
         b'{"jsonrpc":"2.0","id":1,"method":"read","params":{"ref":"x"}}',
-        "invalid_params",
+        "unknown_id",
     ),
     "an unknown id": (b'{"jsonrpc":"2.0","id":1,"method":"read","params":{"ref":"good:x"}}', "unknown_id"),
     "a pattern that does not compile": (

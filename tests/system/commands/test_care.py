@@ -106,7 +106,7 @@ def test_bash_takes_the_completion_and_completes(home: Daemon, collate: Collate)
     if bash is None:
         pytest.skip("there is no bash here")
     script = collate(home, "completion", "bash").out
-    ask = 'COMP_WORDS=(collate se); COMP_CWORD=1; _shtab_collate; echo "${COMPREPLY[@]}"'
+    ask = 'COMP_WORDS=(collate sea); COMP_CWORD=1; _shtab_collate; echo "${COMPREPLY[@]}"'
     ran = subprocess.run(
         [bash, "-c", f"{script}\n{ask}"], capture_output=True, text=True, timeout=TIMEOUT_S, check=True
     )

@@ -189,7 +189,10 @@ def test_a_bridge_that_is_killed_ends_what_it_asked_and_nothing_else(
 
 
 def test_a_host_that_cannot_start_says_why(home: Home) -> None:
-    environ = {**home.daemon.environ, "PYTHONPATH": f"{home.daemon.base}:{os.environ['PYTHONPATH']}"}
+    environ = {
+        **home.daemon.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(home.daemon.base), os.environ.get("PYTHONPATH")))),
+    }
     broken = home.daemon.base / "mcp_types"
     broken.mkdir()
     (broken / "__init__.py").write_text("raise RuntimeError('broken \\x1b[31m on purpose')\n")
