@@ -27,7 +27,10 @@ _RETRY_S = 5.0
 
 
 class Watch:
-    """Watches a set of directories that may change at any time; calls *wake* after every batch of events."""
+    """Watches a set of directories that may change at any time.
+
+    It calls *wake* after every batch of events, and when watching begins to fail.
+    """
 
     def __init__(self, wake: Callable[[], None]) -> None:
         """Call *wake* on the event loop; it must not block."""
@@ -78,6 +81,8 @@ class Watch:
                 if "Unable to decode path" in str(error):  # news of a name that is not UTF-8 ends the watch
                     self._wake()
                     continue
+                if self.error is None:
+                    self._wake()  # who looks now and then has to look often from here on
                 self.error = _advice(error)
                 log.warning("watch_failed", error=self.error, directories=len(self._directories))
                 with anyio.move_on_after(_RETRY_S):

@@ -183,8 +183,7 @@ async def test_a_watch_that_cannot_be_made_says_what_to_do_and_is_made_when_it_c
     other.mkdir()
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))
     try:
-        watch.cover([str(other)])
-        await until(lambda: watch.error)
+        await settled(lambda: watch.cover([str(other)]))  # or nobody would know that it must be polled now
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
     assert watch.error is not None
