@@ -136,7 +136,7 @@ SOME: tuple[list[str], ...] = ([], ["apples"], ["birds", "car"], list(STORES))
         pytest.param({"collapse": True}, marks=pytest.mark.slow),
         pytest.param({"within": ["a.md", "b/*"]}, marks=pytest.mark.slow),
         pytest.param({"stores": ["apples", "birds"]}, marks=pytest.mark.slow),
-        {"stores": ["apples", "birds"], "statistics": "all"},
+        pytest.param({"stores": ["apples", "birds"], "statistics": "all"}, marks=pytest.mark.slow),
     ],
     ids=str,
 )

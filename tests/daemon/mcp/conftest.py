@@ -1,4 +1,4 @@
-"""What the tests of the bridge's pure parts share."""
+"""What the tests of the bridge share."""
 
 from __future__ import annotations
 
@@ -18,6 +18,21 @@ from collated.framing import Framer, frame
 from collated.protocol import Reason, StoreStatus
 
 MakeStatus = Callable[..., StoreStatus]
+
+# These import the SDK, which takes each of the quick loop's processes most of a second.
+_OF_THE_SDK = frozenset({"test_host.py", "test_serving.py", "test_session.py"})
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave the SDK out of the quick loop."""
+    return True if collection_path.name in _OF_THE_SDK and config.option.markexpr == "not slow" else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what asks it, for whoever names it."""
+    for item in items:
+        if item.path.name in _OF_THE_SDK and item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")

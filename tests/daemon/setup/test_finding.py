@@ -165,6 +165,7 @@ def test_names_that_are_no_text_are_found(tmp_path: Path, project: Project) -> N
     assert stores(look([str(tmp_path)], 6)) == found
 
 
+@pytest.mark.slow
 def test_a_huge_folder_is_named_and_not_gone_through(tmp_path: Path, project: Project) -> None:
     store = project("huge")
     project("huge", "z")
