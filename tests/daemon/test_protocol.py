@@ -154,6 +154,7 @@ def reference(name: str) -> Mapping[str, Any]:
     return tables[word][part] if word else error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TYPES)
 @given(data=st.data())
 def test_every_message_fits_the_published_schema_and_comes_back_unchanged(
