@@ -11,7 +11,7 @@ from types import TracebackType
 
 from .errors import CollatedError
 
-__all__ = ["Claim", "SocketTaken", "is_same_user"]
+__all__ = ["Claim", "SocketTaken", "is_listening", "is_same_user"]
 
 _BACKLOG = 1_024
 
@@ -77,7 +77,7 @@ class Claim:
         Raises:
             SocketTaken: somebody listens there without the lock, as a socket unit of systemd does.
         """
-        if _is_answered(self.path):
+        if is_listening(self.path):
             raise SocketTaken(
                 f"somebody already listens at {self.path}, as systemd does for collated.socket; "
                 "`collate status` asks them, COLLATE_SOCKET names another socket"
@@ -107,24 +107,25 @@ def _inode(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _is_answered(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.setblocking(False)
-        try:
-            probe.connect(str(path))
-        except BlockingIOError:
-            return True  # its queue is full
-        except OSError:
-            return False
-        return True
-
-
 def _check_directory(directory: Path) -> None:
     found = directory.stat()
     if found.st_uid != os.geteuid():
         raise SocketTaken(f"{directory} belongs to another user; set COLLATE_SOCKET to a path of your own")
     if stat.S_IMODE(found.st_mode) & 0o022 and not found.st_mode & stat.S_ISVTX:
         raise SocketTaken(f"others may write to {directory}; `chmod 700 {directory}`, or set COLLATE_SOCKET")
+
+
+def is_listening(path: Path) -> bool:
+    """Tell whether something accepts connections at *path*."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(os.fsencode(path))
+        except BlockingIOError:
+            return True  # it listens, and its queue is full
+        except OSError:
+            return False
+        return True
 
 
 def is_same_user(raw: socket.socket) -> bool:

@@ -14,7 +14,7 @@ import msgspec
 
 from collated_readers import Budget
 from collated_readers.contextful.reader import Ask
-from collated_readers.contextful.wire import TOOLS
+from collated_readers.contextful.wire import BACKENDS, TOOLS
 
 from . import __version__, catalog, protocol
 from .cache import Cache
@@ -43,7 +43,6 @@ __all__ = ["Gauges", "Methods"]
 
 _LONGEST_S = 60.0
 _LEXICAL = ("search", "grep")  # what sidecars are for
-_BACKENDS = ("duckdb", "fts", "hnsw")  # the seed's names of the engine and of the sidecars that are read
 _REMEMBERED = (*_LEXICAL, "symbols", "references", "impact", "chunk", "vectors.search")
 
 
@@ -144,7 +143,7 @@ class Methods:
                 "max_in_flight": server.max_in_flight,
                 "deadline_s": self.settings.search.deadline_s,
             },
-            backends=list(_BACKENDS) if self._engine.is_available else [],
+            backends=list(BACKENDS) if self._engine.is_available else [],
         )
         if absent := set(require) - {*result.methods, *result.formats, *result.backends}:
             message = f"RequiredFaceAbsent: there is no {', '.join(sorted(absent)):.500}"

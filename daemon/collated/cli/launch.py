@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import socket
 import stat
 import subprocess
 import sys
@@ -14,12 +13,13 @@ from typing import NamedTuple
 
 import msgspec
 
+from collated.claim import is_listening
 from collated.errors import DaemonUnreachable
 from collated.places import state_dir
 
 from .escape import visible
 
-__all__ = ["Program", "is_listening", "start"]
+__all__ = ["Program", "start"]
 
 
 class Program(NamedTuple):
@@ -60,19 +60,6 @@ class _Entry(msgspec.Struct):
     def told(self) -> str:
         """Return it in words."""
         return f"{self.event}: {self.message}" if self.message else self.event
-
-
-def is_listening(path: Path) -> bool:
-    """Tell whether something accepts connections at *path*."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.setblocking(False)
-        try:
-            probe.connect(os.fsencode(path))
-        except BlockingIOError:
-            return True  # it listens, and its queue is full
-        except OSError:
-            return False
-        return True
 
 
 def _make_directory(directory: Path) -> None:

@@ -155,9 +155,8 @@ def _write(workshop: Workshop, steps: Sequence[Step], service: Service, session:
 
 def _tell_daemon(session: Session) -> None:
     """Have a daemon that runs read its configuration again."""
+    from collated.claim import is_listening
     from collated.client import Client
-
-    from .spawn import is_listening
 
     try:
         if not is_listening(session.socket):

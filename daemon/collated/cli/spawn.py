@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
+from collated.claim import is_listening
 from collated.places import socket_path
 
 from . import launch
-from .launch import Program, is_listening
+from .launch import Program
 
-__all__ = ["is_listening", "start"]
+__all__ = ["start"]
 
 _SYSTEMCTL_TIMEOUT_S = 5.0
 _IDLE_EXIT_S = 1_800

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 import collated
+from collated.claim import is_listening
 from collated.errors import CollatedError, ConfigError
 from collated.places import socket_path
 
 from .escape import visible
 from .interrupt import held_back
 from .props import BOOK
-from .spawn import is_listening
 
 __all__ = ["PROJECTS", "DemoFailed", "Ran", "Stage"]
 

@@ -23,8 +23,8 @@ _DIGITS = 9
 class Wish(NamedTuple):
     """What a host is told first: whether it may start a daemon, and how long the instructions may be."""
 
-    may_spawn: bool = True
-    budget_tokens: int = 3_000
+    may_spawn: bool
+    budget_tokens: int
 
     def line(self) -> bytes:
         """Return it as it is sent."""

@@ -67,9 +67,8 @@ class Host:
                 with anyio.CancelScope() as accepting:
                     sessions.start_soon(self._leave, claim, accepting)
                     await self._accept(listener, sessions)
-                await to_thread.run_sync(
-                    release
-                )  # who has connected and was not greeted goes to the next one
+                # Who has connected and was not greeted goes to the next one.
+                await to_thread.run_sync(release)
             tasks.cancel_scope.cancel()
 
     async def _leave(self, claim: Claim, accepting: anyio.CancelScope) -> None:

@@ -9,6 +9,7 @@ from msgspec import Struct
 from collated_readers.contract import Tier
 
 __all__ = [
+    "BACKENDS",
     "TOOLS",
     "Counted",
     "Found",
@@ -19,6 +20,9 @@ __all__ = [
     "RowParams",
     "TextsParams",
 ]
+
+BACKENDS = ("duckdb", "fts", "hnsw")
+"""The seed's names of the engine, and of the sidecars that are read where there is one (build-identity)."""
 
 TOOLS = (
     "context.describe",

@@ -23,7 +23,7 @@ def test_a_path_that_the_system_cannot_take_is_refused_by_name() -> None:
         host_path(Path("/run") / ("s" * 100))
 
 
-@pytest.mark.parametrize("wish", [Wish(), Wish(may_spawn=False), Wish(budget_tokens=500)])
+@pytest.mark.parametrize("wish", [Wish(True, 3_000), Wish(False, 500), Wish(True, 0)])
 def test_a_host_understands_what_a_bridge_wishes(wish: Wish) -> None:
     assert Wish.of(wish.line()) == wish
 

@@ -44,7 +44,7 @@ class Running:
     async def session(self) -> SocketStream:
         """Return a session that has begun."""
         stream = await self.connect()
-        await stream.send(Wish(may_spawn=False).line())
+        await stream.send(Wish(may_spawn=False, budget_tokens=3_000).line())
         with anyio.fail_after(10):
             assert await stream.receive() == GREETING
             await begin(stream)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from collated.cli.spawn import is_listening
+from collated.claim import is_listening
 
 if TYPE_CHECKING:
     from tests.system.commands.conftest import Collate, StartCollate

@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse, Response
 
 from collated import __version__
 from collated.mcp.scope import Scope
+from collated_readers.contextful.wire import BACKENDS
 
 from .credentials import Credential, NotAdmitted, admit, bearer
 from .hosts import is_host_allowed, is_origin_allowed
@@ -23,8 +24,7 @@ __all__ = ["App"]
 Answer = Callable[[Scope, types.Scope, types.Receive, types.Send], Awaitable[None]]
 
 _HYDRATED_S = 2.0
-# By the names of the daemon's `initialize`: the engine, and the sidecars that are read with it.
-_BACKENDS = ("duckdb", "fts", "hnsw") if find_spec("duckdb") else ()
+_LINKED = BACKENDS if find_spec("duckdb") else ()
 
 
 class App:
@@ -75,7 +75,7 @@ class App:
     async def _health(self, scope: types.Scope) -> Response:
         if b"ready=hydrated" in scope["query_string"].split(b"&") and not await self._is_ready():
             return _failed(503, "stores are still being opened", **{"Retry-After": "1"})
-        return JSONResponse({"name": "collated", "version": __version__, "backends": _BACKENDS})
+        return JSONResponse({"name": "collated", "version": __version__, "backends": _LINKED})
 
     async def _is_ready(self) -> bool:
         with anyio.move_on_after(_HYDRATED_S):
