@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collated.cli.escape import visible, visible_text
 from collated.cli.line import Line, Span, line, marked, plain, table, verbatim
 from collated.cli.paper import show
 from collated.cli.progress import ProgressLine, told
+from collated.escape import visible, visible_text
 from collated.protocol import Failure, Partial
 
 # What a document could hold to repaint the screen, set the title, ring, hide text or turn it around.

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from .light import msgspec  # isort: skip - before anything else that imports it
 from collated import __version__
 from collated.errors import CollatedError, RequestFailed
+from collated.escape import visible
 
 from .arguments import client_parser
-from .escape import visible
 from .line import Line, line
 from .outcome import FOUND, INTERRUPTED, USAGE, of_error
 from .session import Session

@@ -5,9 +5,9 @@ from functools import partial
 from typing import Any
 
 from collated import protocol
+from collated.escape import visible
 
 from . import render
-from .escape import visible
 from .line import line
 from .outcome import of_result
 from .session import Session

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from collated import __version__
 from collated.errors import CollatedError, ConfigError
+from collated.escape import visible
 from collated.places import config_file, load_settings
 
 from .arguments import daemon_parser
-from .escape import visible
 from .outcome import FOUND, USAGE, of_error
 
 __all__ = ["main"]

@@ -7,8 +7,8 @@ import time
 from importlib.util import find_spec
 
 from collated.client import Client
+from collated.escape import visible
 
-from .escape import visible
 from .interrupt import raised
 from .line import Meaning, Span, line
 from .outcome import FOUND

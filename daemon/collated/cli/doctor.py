@@ -8,12 +8,12 @@ from msgspec import Struct
 from collated import __version__, protocol
 from collated.client import Client, DaemonUnreachable
 from collated.errors import CollatedError, ConfigError
+from collated.escape import visible
 from collated.places import socket_path
 
 from .advice import advice
 from .checks import Finding, Level, check_configuration, check_machine, check_socket, check_units
 from .details import concerns
-from .escape import visible
 from .line import Line, Meaning, Span, line
 from .outcome import FOUND, NOTHING
 from .overview import missing_walls

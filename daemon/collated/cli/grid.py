@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from .escape import visible
+from collated.escape import visible
+
 from .line import Line, Span, line
 
 __all__ = ["columns_of", "cut", "grid", "shown"]

@@ -8,12 +8,12 @@ from pathlib import Path
 from collated import protocol
 from collated.client import DaemonUnreachable
 from collated.errors import CollatedError, RequestFailed
+from collated.escape import visible
 from collated.places import stores_dir
 from collated.settings import is_store_name
 from collated_readers.opening.directories import is_directory_store
 
 from . import overview
-from .escape import visible
 from .line import line
 from .outcome import FOUND, NOTHING
 from .session import Session

@@ -26,9 +26,9 @@ def mcp(session: Session) -> int:
         session.note([line("this needs the official SDK: install `collated[mcp]`")])
         return USAGE
     if given.http or given.new_credential:
-        from collated.mcp.http import command
+        from . import http_command
 
-        return command.serve(session) if given.http else command.new_credential(session)
+        return http_command.serve(session) if given.http else http_command.new_credential(session)
     from collated.mcp import bridge
 
     wish = bridge.Wish(not given.no_spawn, given.budget)

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from collated.escape import visible
 from collated.protocol import CacheEntry, CacheResult, StatusResult, StoresResult, StoreStatus
 
 from .advice import advice
 from .details import concerns, facts, warnings
-from .escape import visible
 from .line import Line, Meaning, Span, line, table
 
 __all__ = ["cache", "cleared", "missing_walls", "status", "store", "stores"]

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from msgspec import UNSET
 
 from collated.errors import RequestFailed
+from collated.escape import visible, visible_text
 from collated.protocol import (
     Answered,
     Changes,
@@ -20,7 +21,6 @@ from collated.protocol import (
 )
 
 from .advice import advice
-from .escape import visible, visible_text
 from .line import Line, Span, line, marked, verbatim
 
 __all__ = ["changes", "error", "failures", "grep", "index", "neighbours", "read", "reload", "search"]

@@ -6,6 +6,7 @@ All text comes out harmless; a place is `path:line`, which terminals and editors
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
+from collated.escape import visible, visible_text
 from collated.protocol import (
     NO_STORES,
     Answered,
@@ -20,7 +21,6 @@ from collated.protocol import (
 )
 from collated_readers.code import How
 
-from .escape import visible, visible_text
 from .line import Line, Span, line, table, verbatim
 
 __all__ = ["architecture", "chunks", "impact", "notes", "references", "similar", "symbols"]

@@ -6,9 +6,9 @@ All text comes out harmless; *width* is the terminal's, None where a program rea
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from collated.escape import visible
 from collated.protocol import ContextTable
 
-from .escape import visible
 from .grid import grid, shown
 from .line import Line, Span, line
 from .overview import size

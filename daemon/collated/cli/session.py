@@ -75,7 +75,7 @@ class Session:
                     "or leave out --no-spawn",
                     is_absent=True,
                 ) from error
-        from .spawn import start
+        from collated.spawn import start
 
         start(path, self.environ)
         client = Client(path)

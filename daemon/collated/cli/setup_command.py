@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from collated.catalog import shown
 from collated.errors import CollatedError
+from collated.escape import visible, visible_text
 from collated.mcp.configs import AGENTS, lines, where
 from collated.mounts import network_mounts
 from collated.places import state_dir
@@ -24,7 +25,6 @@ from collated.setup.preparing import Prepared, Seen, Service, command_in_use, pr
 from collated.setup.units import UNITS
 from collated_readers.contract import clamped
 
-from .escape import visible, visible_text
 from .line import Line, Span, line, table, verbatim
 from .outcome import FOUND, NOTHING, PARTIAL, USAGE
 from .session import Session

@@ -16,9 +16,9 @@ from typing import NamedTuple, Self
 import collated
 from collated.claim import is_listening
 from collated.errors import CollatedError, ConfigError
+from collated.escape import visible
 from collated.places import socket_path
 
-from .escape import visible
 from .interrupt import held_back
 from .props import BOOK
 

@@ -102,7 +102,7 @@ def _greeted(path: Path, wish: bytes) -> socket.socket | None:
 
 
 def _start(path: Path, daemon: Path, environ: Mapping[str, str]) -> None:
-    from collated.cli.launch import Program, start
+    from collated.launch import Program, start
 
     start(Program("the host of MCP", "collated.mcp.host", (str(daemon),), "mcp.log"), path, environ)
 

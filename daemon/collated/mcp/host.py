@@ -23,8 +23,8 @@ import msgspec
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
+from collated import spawn
 from collated.claim import Claim, is_same_user
-from collated.cli import spawn
 from collated.errors import CollatedError
 from collated.service import raise_descriptor_limit
 

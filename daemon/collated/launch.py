@@ -13,11 +13,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from collated.claim import is_listening
-from collated.errors import DaemonUnreachable
-from collated.places import state_dir
-
+from .claim import is_listening
+from .errors import DaemonUnreachable
 from .escape import visible
+from .places import state_dir
 
 __all__ = ["Program", "start"]
 

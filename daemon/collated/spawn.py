@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from collated.claim import is_listening
-from collated.places import socket_path
-
 from . import launch
+from .claim import is_listening
 from .launch import Program
+from .places import socket_path
 
 __all__ = ["start"]
 

@@ -8,19 +8,19 @@ from pathlib import Path
 import anyio
 import structlog
 
-from collated.cli import spawn
-from collated.cli.escape import visible
-from collated.cli.line import line
-from collated.cli.outcome import FOUND, NOTHING
-from collated.cli.session import Session
+from collated import spawn
 from collated.errors import ConfigError
+from collated.escape import visible
+from collated.mcp.http import keyring
+from collated.mcp.http.credentials import Credential, digest
+from collated.mcp.http.declaring import declared
 from collated.mcp.link import Link
 from collated.service import raise_descriptor_limit
 from collated.settings import is_store_name
 
-from . import keyring
-from .credentials import Credential, digest
-from .declaring import declared
+from .line import line
+from .outcome import FOUND, NOTHING
+from .session import Session
 
 __all__ = ["new_credential", "serve"]
 
@@ -41,7 +41,7 @@ def serve(session: Session) -> int:
     def note(text: str) -> None:
         session.note([line(visible(text))])
 
-    from .running import run
+    from collated.mcp.http.running import run
 
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     raise_descriptor_limit()
