@@ -7,6 +7,7 @@ import anyio
 import anyio.abc
 import structlog
 
+from .accepting import accept
 from .claim import is_same_user
 from .methods import Methods
 from .session import Session
@@ -18,7 +19,6 @@ log = structlog.get_logger()
 # A client that is turned away gets this long to send the request that is answered `overloaded`.
 _TURN_AWAY_S = 1.0
 _DRAIN_POLL_S = 0.02
-_ACCEPT_AGAIN_S = 0.1
 # A client that has just connected gets this long to ask, before the daemon ends without a word to it.
 _LAST_WORDS_S = 0.05
 
@@ -57,18 +57,11 @@ class Server:
         return gauges.in_flight
 
     async def _accept(self, listener: socket.socket, tasks: anyio.abc.TaskGroup) -> None:
+        def tell(error: OSError) -> None:
+            log.warning("accept_failed", error=str(error))
+
         while True:
-            await anyio.wait_readable(listener)
-            try:
-                client, _ = listener.accept()
-            except BlockingIOError:
-                continue  # who was there is gone
-            except OSError as error:
-                # Out of descriptors, say: those who are connected go on, and who waits is not lost.
-                log.warning("accept_failed", error=str(error))
-                await anyio.sleep(_ACCEPT_AGAIN_S)
-                continue
-            tasks.start_soon(self._serve, client)
+            tasks.start_soon(self._serve, await accept(listener, tell))
 
     async def _serve(self, client: socket.socket) -> None:
         with client:

@@ -24,6 +24,7 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from collated import spawn
+from collated.accepting import accept
 from collated.claim import Claim, is_same_user
 from collated.errors import CollatedError
 from collated.service import raise_descriptor_limit
@@ -41,7 +42,6 @@ __all__ = ["Host", "main"]
 
 log = logging.getLogger(__name__)
 
-_ACCEPT_AGAIN_S = 0.1
 _LOOK_S = 1.0
 _LEAST_LOOK_S = 0.01
 
@@ -84,16 +84,7 @@ class Host:
     async def _accept(self, listener: socket.socket, tasks: TaskGroup) -> None:
         listener.setblocking(False)
         while True:
-            await anyio.wait_readable(listener)
-            try:
-                client, _ = listener.accept()
-            except BlockingIOError:
-                continue  # who was there is gone
-            except OSError as error:
-                log.warning("cannot accept: %s", error)
-                await anyio.sleep(_ACCEPT_AGAIN_S)
-                continue
-            tasks.start_soon(self._serve, client)
+            tasks.start_soon(self._serve, await accept(listener, partial(log.warning, "cannot accept: %s")))
 
     async def _serve(self, client: socket.socket) -> None:
         if not is_same_user(client):
