@@ -13,7 +13,8 @@ _FILES = {"bash": "_shtab_compgen_files", "zsh": "_files", "tcsh": "f"}
 _TOO_LARGE = 2**53  # for the wire
 
 _EPILOG = """\
-A REF is STORE:ID, as the results show it. Data goes to standard output, everything else to standard error.
+A REF is STORE:ID, as the results show it, or an ID alone where one store has it.
+Data goes to standard output, everything else to standard error.
 
 exit codes: 0 found, 1 nothing found, 2 usage, 3 partial answer, 69 daemon not reachable, 130 interrupted
 """
@@ -108,15 +109,19 @@ def _time(parser: ArgumentParser) -> None:
 
 
 def _read(parser: ArgumentParser) -> None:
-    parser.add_argument("ref", metavar="REF")
+    _ref(parser)
     parser.add_argument(
         "--context", type=_number, default=0, metavar="N", help="records around it, 0 to 5 (0)"
     )
     _time(parser)
 
 
+def _ref(parser: ArgumentParser) -> None:
+    parser.add_argument("ref", metavar="REF", help="STORE:ID, or ID alone where one store has it")
+
+
 def _neighbours(parser: ArgumentParser) -> None:
-    parser.add_argument("ref", metavar="REF")
+    _ref(parser)
     parser.add_argument("--before", type=_number, default=1, metavar="N", help="0 to 5 (1)")
     parser.add_argument("--after", type=_number, default=1, metavar="N", help="0 to 5 (1)")
     _time(parser)
@@ -273,6 +278,8 @@ def _setup(parser: ArgumentParser) -> None:
 
 
 def _mcp(parser: ArgumentParser) -> None:
+    from collated.mcp import BUDGET_TOKENS
+
     agents = ("claude-code", "claude-desktop", "cursor", "vscode", "zed", "codex")
     parser.add_argument(
         "--print-config", choices=agents, metavar="AGENT", help=f"print what to paste: {', '.join(agents)}"
@@ -280,9 +287,9 @@ def _mcp(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--budget",
         type=_number,
-        default=3_000,
+        default=BUDGET_TOKENS,
         metavar="TOKENS",
-        help="how long the instructions, with the contents of all stores, may be (3000)",
+        help=f"how long the instructions, with the contents of all stores, may be ({BUDGET_TOKENS})",
     )
     http = parser.add_argument_group("over HTTP, instead of standard input and output")
     http.add_argument("--http", metavar="HOST:PORT", help="where to listen")

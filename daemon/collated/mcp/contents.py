@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from collated.protocol import StoreStatus
 from collated_readers import State
 
+from . import BUDGET_TOKENS
 from .plain import plain
 
 __all__ = ["BUDGET_TOKENS", "instructions", "line_of", "plain"]
-
-BUDGET_TOKENS = 3_000
 
 _CHARACTERS = 4  # of a token, as the contract estimates them
 
