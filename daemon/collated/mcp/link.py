@@ -65,13 +65,15 @@ class Link:
             await self._changed.wait()
         return self._known
 
-    async def stores(self) -> Mapping[str, StoreStatus]:
+    async def stores(self, *, may_start: bool = True) -> Mapping[str, StoreStatus]:
         """Return the stores by name, connecting first where that is needed.
+
+        Without *may_start* no daemon is started where none listens.
 
         Raises:
             DaemonUnreachable: there is none and it may not be, or could not be, started.
         """
-        await self._connected()
+        await self._connected(may_start=may_start)
         return self._known
 
     async def call(
@@ -100,7 +102,7 @@ class Link:
             await anyio.sleep(_DRAIN_PAUSE_S)
             patience_s -= _DRAIN_PAUSE_S
 
-    async def _connected(self) -> AsyncClient:
+    async def _connected(self, *, may_start: bool = True) -> AsyncClient:
         if self._client is not None:  # a lock gives way to other tasks even where nobody holds it
             return self._client
         async with self._connecting:
@@ -109,7 +111,7 @@ class Link:
             try:
                 client: AsyncClient = await self._tasks.start(self._hold)
             except DaemonUnreachable as error:
-                if not error.is_absent:
+                if not (error.is_absent and may_start):
                     raise
                 client = await self._started(error)
             return client

@@ -11,19 +11,20 @@ from mcp.server.lowlevel import NotificationOptions
 from mcp.server.session import ServerSession
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
+    ListenHandler,
     ResourcesListChanged,
-    ResourceUpdated,
+    ServerEvent,
     ToolsListChanged,
 )
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from .addresses import INDEX
 from .bridge import FAREWELL
-from .changes import changed
 from .contents import BUDGET_TOKENS
 from .link import Link
+from .scope import Scope
 from .session import Context, make_server
+from .telling import tell_changes
 
 __all__ = ["LINE_BYTES", "serve"]
 
@@ -47,8 +48,8 @@ async def serve(
     Only in the latter case it is said farewell.
     """
     bus = InMemorySubscriptionBus()
-    told = _Told(link, bus)
-    server = make_server(link, bus=bus, budget_tokens=budget_tokens)
+    told = _Told(bus)
+    server = make_server(link, listen=ListenHandler(bus), budget_tokens=budget_tokens)
     server.add_notification_handler("notifications/initialized", types.NotificationParams, told.begin)
     wire = _Wire(reader, writer)
     options = server.create_initialization_options(
@@ -57,7 +58,7 @@ async def serve(
     async with anyio.create_task_group() as session:
         session.start_soon(wire.write, session.cancel_scope)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(told.follow)
+            tasks.start_soon(tell_changes, link, link.known, Scope(), told.tell)
             tasks.start_soon(wire.read)
             await server.run(wire.inbound, wire.outbound, options)
             tasks.cancel_scope.cancel()
@@ -148,10 +149,9 @@ def _stream() -> tuple[MemoryObjectSendStream[SessionMessage], MemoryObjectRecei
 
 
 class _Told:
-    """What the agent was told of the stores, and its changes."""
+    """Who is told of changes: who listens, and an agent that was promised to be told without."""
 
-    def __init__(self, link: Link, bus: InMemorySubscriptionBus) -> None:
-        self._link = link
+    def __init__(self, bus: InMemorySubscriptionBus) -> None:
         self._bus = bus
         self._session: ServerSession | None = None
 
@@ -159,25 +159,12 @@ class _Told:
         """Tell changes to an agent that has no subscriptions: 2025-11-25 and before."""
         self._session = context.session
 
-    async def follow(self) -> None:
-        """Tell every change of the stores."""
-        before = self._link.known
-        while True:
-            now = await self._link.changed(before)
-            found = changed(before, now)
-            if found.tools:
-                await self._tell(ToolsListChanged())
-            if found.stores:
-                await self._tell(ResourcesListChanged())
-            if found.contents:
-                await self._bus.publish(ResourceUpdated(uri=INDEX))
-            before = now
-
-    async def _tell(self, event: ToolsListChanged | ResourcesListChanged) -> None:
+    async def tell(self, event: ServerEvent) -> None:
+        """Tell a change."""
         await self._bus.publish(event)
         if self._session is None:
             return
         if isinstance(event, ToolsListChanged):
             await self._session.send_tool_list_changed()
-        else:
+        elif isinstance(event, ResourcesListChanged):
             await self._session.send_resource_list_changed()

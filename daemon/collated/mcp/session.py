@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -11,7 +11,6 @@ import mcp_types as types
 from anyio.streams.memory import MemoryObjectReceiveStream
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
-from mcp.server.subscriptions import ListenHandler, SubscriptionBus
 from mcp.shared.exceptions import MCPError
 
 from collated import __version__
@@ -29,9 +28,12 @@ from .plain import plain
 from .scope import Scope
 from .tools import TOOLS, announced
 
-__all__ = ["Context", "make_server"]
+__all__ = ["Context", "Listen", "make_server"]
 
 Context = ServerRequestContext[dict[str, Any], Any]
+Listen = Callable[
+    [Context, types.SubscriptionsListenRequestParams], Awaitable[types.SubscriptionsListenResult]
+]
 
 # Who starts a session waits so long for the daemon, which may have to be started, then for the contents.
 _REACH_S = 5.0
@@ -81,13 +83,13 @@ _EVERYTHING = Scope(None)
 def make_server(
     link: Link,
     scope: Scope = _EVERYTHING,
-    bus: SubscriptionBus | None = None,
+    listen: Listen | None = None,
     budget_tokens: int = contents.BUDGET_TOKENS,
 ) -> Server[dict[str, Any]]:
     """Return a server of what *scope* allows of the stores behind *link*.
 
-    With a *bus*, clients may listen to what is published on it (`subscriptions/listen`). The instructions
-    take *budget_tokens* at most.
+    *listen* answers those who listen for changes (`subscriptions/listen`). The instructions take
+    *budget_tokens* at most.
     """
     handlers = _Handlers(link, scope, budget_tokens)
     server: Server[dict[str, Any]] = Server(
@@ -99,7 +101,7 @@ def make_server(
         on_list_resources=handlers.list_resources,
         on_list_resource_templates=handlers.list_templates,
         on_read_resource=handlers.read_resource,
-        on_subscriptions_listen=None if bus is None else ListenHandler(bus),
+        on_subscriptions_listen=listen,
     )
     server.add_request_handler("tools/call", types.CallToolRequestParams, handlers.call_tool)
     server.middleware[:] = [handlers.with_instructions]  # instead of the SDK's own, for telemetry

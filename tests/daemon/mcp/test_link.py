@@ -109,6 +109,18 @@ async def test_a_daemon_is_started_once_for_many_callers_and_made_to_look_at_the
     assert started[0].asked[:3] == ["subscribe", "rescan", "stores"]
 
 
+async def test_none_is_started_for_who_says_so_and_one_that_listens_is_found(
+    path: Path, fake_daemon: FakeDaemons, status: MakeStatus
+) -> None:
+    started: list[None] = []
+    async with Link(path, lambda: started.append(None)) as link:
+        with pytest.raises(DaemonUnreachable):
+            await link.stores(may_start=False)
+        fake_daemon(status("docs"))
+        assert list(await link.stores(may_start=False)) == ["docs"]
+    assert not started
+
+
 async def test_a_daemon_that_cannot_be_started_fails_the_call_and_the_next_tries_again(path: Path) -> None:
     tried: list[int] = []
 

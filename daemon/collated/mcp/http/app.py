@@ -6,6 +6,7 @@ from http import HTTPStatus
 from importlib.util import find_spec
 
 import anyio
+import anyio.lowlevel
 from anyio import to_thread
 from starlette import types
 from starlette.datastructures import Headers
@@ -46,7 +47,9 @@ class App:
                 await self._mcp(scope, receive, send)
                 return
             case "/mcp", _:
-                response = _failed(405, "POST a message; there is no session and no stream", Allow="POST")
+                response = _failed(
+                    405, "POST a message; there is no session and no stream but an answer's own", Allow="POST"
+                )
             case "/health", "GET":
                 response = await self._health(scope)
             case "/health", _:
@@ -65,7 +68,22 @@ class App:
         except NotAdmitted as error:
             await _refused(error)(scope, receive, send)
             return
-        await self._answer(Scope(credential.stores), scope, receive, send)
+        with anyio.CancelScope() as answering:
+
+            async def send_while_admitted(message: types.Message) -> None:
+                # A stream may outlast its credential: what is sent by the piece is admitted by the piece.
+                if message.get("more_body") and not await self._is_admitted_still(headers, credential):
+                    answering.cancel()
+                    await anyio.lowlevel.checkpoint()
+                await send(message)
+
+            await self._answer(Scope(credential.stores), scope, receive, send_while_admitted)
+
+    async def _is_admitted_still(self, headers: Headers, credential: Credential) -> bool:
+        try:
+            return await self._admitted(headers) == credential
+        except NotAdmitted:
+            return False
 
     async def _admitted(self, headers: Headers) -> Credential:
         token = bearer(headers.getlist("authorization"))

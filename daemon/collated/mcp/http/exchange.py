@@ -4,8 +4,9 @@ A connection is not kept for a second request. A body is read whole before it is
 its limit; when a client goes away while it waits, its answer is cancelled.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
+from typing import Any
 from urllib.parse import unquote_to_bytes
 
 import anyio
@@ -76,8 +77,8 @@ async def send_all(stream: SocketStream, data: bytes, stall_s: float) -> None:
         raise ClientGone from error
 
 
-async def exchange(stream: SocketStream, app: ASGIApp, patience: Patience) -> None:
-    """Read a request from *stream* and have *app* answer it.
+async def exchange(stream: SocketStream, app: ASGIApp, patience: Patience, state: Mapping[str, Any]) -> None:
+    """Read a request from *stream* and have *app* answer it, which finds *state* in its scope.
 
     Raises:
         ClientGone: the client went away before its request was whole.
@@ -94,7 +95,8 @@ async def exchange(stream: SocketStream, app: ASGIApp, patience: Patience) -> No
         tasks.start_soon(_cancel_when_gone, stream, tasks.cancel_scope)
         answer = _Answer(stream, connection, patience.stall_s, tasks.cancel_scope)
         answer.is_bodiless = request.method == b"HEAD"
-        await _run(app, _scope(request, address), _receiver(body), answer)
+        scope = {**_scope(request, address), "state": dict(state)}
+        await _run(app, scope, _receiver(body), answer)
         tasks.cancel_scope.cancel()
 
 
@@ -204,11 +206,13 @@ class _Answer:
         self._stall_s = stall_s
         self._scope = scope
         self._head = b""
+        self._sending = anyio.Lock(fast_acquire=True)  # a stream's events and pings come from two tasks
         self.is_bodiless = False
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            headers = [*message["headers"], (b"connection", b"close")]
+            kept = [each for each in message["headers"] if each[0].lower() != b"connection"]
+            headers = [*kept, (b"connection", b"close")]
             self._head = self._encoded(h11.Response(status_code=message["status"], headers=headers))
             return
         data, self._head = self._head, b""
@@ -229,7 +233,8 @@ class _Answer:
 
     async def _send(self, data: bytes) -> None:
         try:
-            await send_all(self._stream, data, self._stall_s)
+            async with self._sending:
+                await send_all(self._stream, data, self._stall_s)
         except ClientGone:
             self._scope.cancel()
             await anyio.lowlevel.checkpoint()

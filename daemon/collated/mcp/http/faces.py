@@ -1,19 +1,32 @@
-"""What a caller sees: a server of the SDK for each distinct scope, made when it is first asked for."""
+"""What a caller sees: a server of the SDK for each distinct scope, made when it is first asked for.
+
+An answer is one document of JSON, but for two: the SDK answers who listens by a stream of events, and who
+asks for progress is answered by its other way of serving, which makes one too.
+"""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette import types
+from starlette.datastructures import Headers
 
 from collated.mcp.scope import Scope
 
 from .exchange import BODY_LIMIT_BYTES
+from .wishes import is_progress_wanted
 
 __all__ = ["Faces"]
+
+
+class _Face(NamedTuple):
+    """A server's two ways of answering."""
+
+    plain: StreamableHTTPSessionManager
+    streaming: StreamableHTTPSessionManager
 
 
 class Faces:
@@ -24,22 +37,41 @@ class Faces:
         self._make = make
         self._tasks = tasks
         self._making = anyio.Lock()
-        self._managers: dict[Scope, StreamableHTTPSessionManager] = {}
+        self._made: dict[Scope, _Face] = {}
 
     async def answer(
         self, caller: Scope, scope: types.Scope, receive: types.Receive, send: types.Send
     ) -> None:
         """Have the server of *caller* answer a request, as ASGI has it."""
         async with self._making:
-            if caller not in self._managers:
-                self._managers[caller] = await self._tasks.start(self._keep, caller)
-        await self._managers[caller].handle_request(scope, receive, send)
+            if caller not in self._made:
+                self._made[caller] = await self._tasks.start(self._keep, caller)
+        face = self._made[caller]
+        request = await receive()  # an exchange has the body whole
+        is_streamed = is_progress_wanted(request["body"], Headers(scope=scope).get("accept", ""))
+        manager = face.streaming if is_streamed else face.plain
+        await manager.handle_request(scope, _again(request, receive), send)
 
-    async def _keep(self, caller: Scope, *, task_status: TaskStatus[StreamableHTTPSessionManager]) -> None:
-        # Host and Origin are checked before a caller is admitted, for which no server is needed.
-        manager = StreamableHTTPSessionManager(
-            self._make(caller), json_response=True, stateless=True, max_request_body_size=BODY_LIMIT_BYTES
-        )
-        async with manager.run():
-            task_status.started(manager)
+    async def _keep(self, caller: Scope, *, task_status: TaskStatus[_Face]) -> None:
+        server = self._make(caller)
+        face = _Face(_manager(server, is_json=True), _manager(server, is_json=False))
+        async with face.plain.run(), face.streaming.run():
+            task_status.started(face)
             await anyio.sleep_forever()
+
+
+def _manager(server: Server[Any], *, is_json: bool) -> StreamableHTTPSessionManager:
+    # Host and Origin are checked before a caller is admitted, for which no server is needed.
+    return StreamableHTTPSessionManager(
+        server, json_response=is_json, stateless=True, max_request_body_size=BODY_LIMIT_BYTES
+    )
+
+
+def _again(request: types.Message, receive: types.Receive) -> types.Receive:
+    """Return a `receive` that begins with *request*."""
+    messages = [request]
+
+    async def replay() -> types.Message:
+        return messages.pop() if messages else await receive()
+
+    return replay

@@ -3,13 +3,15 @@
 import signal
 from collections.abc import Callable
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import anyio
 from anyio.abc import SocketAttribute, SocketListener
+from mcp.server.lowlevel import Server
 
 from collated.errors import CollatedError, ConfigError
 from collated.mcp.link import Link
+from collated.mcp.scope import Scope
 from collated.mcp.session import make_server
 from collated_readers import State
 
@@ -17,6 +19,7 @@ from .app import App
 from .declaring import Declared
 from .faces import Faces
 from .keyring import Keyring
+from .listens import Listens
 from .serving import Limits, Service
 
 __all__ = ["run"]
@@ -36,14 +39,20 @@ async def run(given: Declared, keys: Keyring, link: Link, note: Callable[[str], 
     """
     unanswered = 0
     listener = await _listener(given)
+    listens = Listens(link, given.in_flight)
+
+    def make(scope: Scope) -> Server[Any]:
+        return make_server(link, scope, listens.of(scope), given.budget_tokens)
+
     async with link, anyio.create_task_group() as tasks:
-        faces = Faces(partial(make_server, link, budget_tokens=given.budget_tokens), tasks)
+        faces = Faces(make, tasks)
         app = App(given.audience, keys, faces.answer, partial(_has_opened, link))
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             note(f"serving {_url(given.host, listener)}")
             if given.is_public:
                 note(_CLEAR)
-            unanswered = await Service(app, Limits(given.in_flight)).run(listener, signals)
+            service = Service(app, Limits(given.in_flight), listens.close)
+            unanswered = await service.run(listener, signals)
         tasks.cancel_scope.cancel()
     return unanswered
 

@@ -1,6 +1,6 @@
 """Accepts connections within the ceiling, and stops without leaving one unanswered if it can."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import anyio
 import structlog
@@ -8,7 +8,7 @@ from anyio.abc import SocketListener, SocketStream, TaskGroup
 from msgspec import Struct
 from starlette.types import ASGIApp
 
-from .door import Door
+from .door import Door, Visit
 from .exchange import ClientGone, Patience, exchange, refusal, send_all
 
 __all__ = ["Limits", "Service"]
@@ -33,10 +33,15 @@ class Limits(Struct, frozen=True):
 class Service:
     """An ASGI application behind a door: who is not let in is told so before the request is parsed."""
 
-    def __init__(self, app: ASGIApp, limits: Limits) -> None:
-        """Serve *app* within *limits*."""
+    def __init__(self, app: ASGIApp, limits: Limits, at_stop: Callable[[], None] = lambda: None) -> None:
+        """Serve *app* within *limits*; *at_stop* ends what would be answered for ever.
+
+        The application finds its `Visit` in its scope's state, and may leave before it has answered: a
+        connection that has left is not waited for.
+        """
         self._app = app
         self._limits = limits
+        self._at_stop = at_stop
         self._door = Door(limits.in_flight)
 
     async def run(self, listener: SocketListener, stops: AsyncIterator[object]) -> int:
@@ -51,6 +56,7 @@ class Service:
                 accepting.start_soon(self._accept, listener, connections)
                 await anext(stops)
                 self._door.close()
+                self._at_stop()
                 await self._drained(stops)
                 accepting.cancel_scope.cancel()
             unanswered = self._door.held
@@ -69,10 +75,10 @@ class Service:
                 continue
             connections.start_soon(self._serve, stream, self._door.enter())
 
-    async def _serve(self, stream: SocketStream, is_let_in: bool) -> None:
+    async def _serve(self, stream: SocketStream, visit: Visit | None) -> None:
         async with stream:
             try:
-                await (self._exchange(stream) if is_let_in else self._turn_away(stream))
+                await (self._exchange(stream, visit) if visit else self._turn_away(stream))
             except ClientGone:
                 return
             except Exception:  # the boundary of a connection: the others go on
@@ -82,11 +88,9 @@ class Service:
             with anyio.move_on_after(_LINGER_S):
                 await _ended(stream)
 
-    async def _exchange(self, stream: SocketStream) -> None:
-        try:
-            await exchange(stream, self._app, self._limits.patience)
-        finally:
-            self._door.leave()
+    async def _exchange(self, stream: SocketStream, visit: Visit) -> None:
+        with visit:
+            await exchange(stream, self._app, self._limits.patience, {"visit": visit})
 
     async def _turn_away(self, stream: SocketStream) -> None:
         await send_all(stream, _BUSY, self._limits.patience.stall_s)

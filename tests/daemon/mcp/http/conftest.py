@@ -40,6 +40,27 @@ class Held:
         await send({"type": "http.response.body", "body": body})
 
 
+class Listened:
+    """An application that leaves its visit, then answers as long as it is not `ended`."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.cancelled = 0
+        self.ended = anyio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["state"]["visit"].leave()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"begun", "more_body": True})
+        self.begun += 1
+        try:
+            await self.ended.wait()
+        except anyio.get_cancelled_exc_class():
+            self.cancelled += 1
+            raise
+        await send({"type": "http.response.body", "body": b"ended"})
+
+
 class Client:
     """A connection that sends bytes and takes what comes until the end."""
 
@@ -105,12 +126,19 @@ async def held() -> Held:
 
 
 @pytest.fixture
+async def listened() -> Listened:
+    return Listened()
+
+
+@pytest.fixture
 async def serve(held: Held) -> AsyncIterator[Serve]:
-    """`await serve(limits, app)` starts a service, of `held` where no other *app* is given."""
+    """`await serve(limits, app, at_stop)` starts a service, of `held` where no other *app* is given."""
     async with AsyncExitStack() as stack:
         tasks: TaskGroup = await stack.enter_async_context(anyio.create_task_group())
 
-        async def start(limits: Limits, app: Application | None = None) -> Running:
+        async def start(
+            limits: Limits, app: Application | None = None, at_stop: Callable[[], None] = lambda: None
+        ) -> Running:
             listening = await anyio.create_tcp_listener(local_host="127.0.0.1")
             listener = cast("SocketListener", listening.listeners[0])
             sender, stops = anyio.create_memory_object_stream[None](8)
@@ -119,7 +147,7 @@ async def serve(held: Held) -> AsyncIterator[Serve]:
             running = Running(listener, sender)
 
             async def run() -> None:
-                running.unanswered = await Service(app or held, limits).run(listener, stops)
+                running.unanswered = await Service(app or held, limits, at_stop).run(listener, stops)
                 running.ended.set()
 
             tasks.start_soon(run)

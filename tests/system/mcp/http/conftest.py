@@ -8,11 +8,17 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import anyio
+import anyio.to_thread
+import httpx2
 import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
 
 if TYPE_CHECKING:
     from tests.system.conftest import Daemon, StartDaemon
@@ -121,6 +127,31 @@ class Http:
     def message(self, method: str, token: str = "", /, **params: Any) -> Answer:
         return taken(self.send_message(method, token, **params))
 
+    def send_new(
+        self, method: str, token: str = "", /, *, meta: Mapping[str, Any] | None = None, **params: Any
+    ) -> http.client.HTTPConnection:
+        """Send a JSON-RPC request of the protocol of 2026-07-28, with *meta* besides what it asks for."""
+        params["_meta"] = {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+            "io.modelcontextprotocol/clientInfo": {"name": "t", "version": "1"},
+            **(meta or {}),
+        }
+        headers = {**self.headers(token), "MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method}
+        if "name" in params:
+            headers["Mcp-Name"] = params["name"]
+        message = {"jsonrpc": "2.0", "id": 7, "method": method, "params": params}
+        return self.send("POST", "/mcp", json.dumps(message).encode(), headers)
+
+    def listen(self, token: str = "", /) -> Events:
+        """Listen for every kind of change."""
+        wanted = {
+            "toolsListChanged": True,
+            "resourcesListChanged": True,
+            "resourceSubscriptions": ["collate://index"],
+        }
+        return Events(self.send_new("subscriptions/listen", token, notifications=wanted))
+
     def call(self, name: str, token: str = "", /, **arguments: Any) -> Any:
         """Return the result of a tool."""
         answer = self.message("tools/call", token, name=name, arguments=arguments)
@@ -145,7 +176,50 @@ def taken(connection: http.client.HTTPConnection) -> Answer:
         connection.close()
 
 
+class Events:
+    """The answer to a request as it comes: messages one by one, or `answer` where it was one document."""
+
+    def __init__(self, connection: http.client.HTTPConnection) -> None:
+        self._connection = connection
+        self._response = connection.getresponse()
+        self._buffer = b""
+        self.answer: Answer | None = None
+        if self._response.headers["Content-Type"] != "text/event-stream":
+            self.answer = Answer(self._response.status, self._response.headers, self._response.read())
+
+    def __enter__(self) -> Events:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._response.close()
+        self._connection.close()
+
+    def next(self) -> Any:
+        """Return the next message, None once the stream has ended as it should.
+
+        Raises:
+            http.client.IncompleteRead: it was cut.
+        """
+        while True:
+            event, end, rest = self._buffer.partition(b"\r\n\r\n")
+            if end:
+                self._buffer = rest
+                _, is_message, data = event.partition(b"\r\ndata: ")
+                if is_message:
+                    return json.loads(data)
+            elif more := self._response.read1():
+                self._buffer += more
+            else:
+                return None
+
+    def rest(self) -> list[Any]:
+        """Return all messages to the end."""
+        return list(iter(self.next, None))
+
+
 MakeHttp = Callable[[Any], Http]
+Connect = Callable[..., AbstractAsyncContextManager[Client]]
+AsyncUntil = Callable[[Callable[[], object]], Awaitable[None]]
 
 
 def _factory() -> Iterator[MakeHttp]:
@@ -173,6 +247,39 @@ def make_http() -> Iterator[MakeHttp]:
 def make_shared_http() -> Iterator[MakeHttp]:
     """As `make_http`, for servers that the tests of a module share."""
     yield from _factory()
+
+
+@pytest.fixture
+def connect() -> Connect:
+    """`connect(server, token="", mode="legacy")` is the official client, with a credential."""
+
+    @asynccontextmanager
+    async def client(server: Http, token: str = "", *, mode: str = "legacy") -> AsyncGenerator[Client]:
+        headers = {"Authorization": f"Bearer {token or server.token}"}
+        async with httpx2.AsyncClient(headers=headers, timeout=30) as http_client:
+            transport = streamable_http_client(f"http://127.0.0.1:{server.port}/mcp", http_client=http_client)
+            async with Client(transport, mode="auto" if mode != "legacy" else mode) as connected:
+                yield connected
+
+    return client
+
+
+@pytest.fixture
+def until() -> AsyncUntil:
+    """`await until(condition)` asks in a thread, since it may ask a daemon, until it holds."""
+
+    async def wait(condition: Callable[[], object]) -> None:
+        with anyio.fail_after(DEADLINE_S):
+            while not await anyio.to_thread.run_sync(condition):  # noqa: ASYNC110 - nobody tells a process
+                await anyio.sleep(0.02)
+
+    return wait
+
+
+@pytest.fixture
+def events() -> Callable[[http.client.HTTPConnection], Events]:
+    """`events(connection)` is the answer of a request that was sent, as it comes."""
+    return Events
 
 
 @pytest.fixture

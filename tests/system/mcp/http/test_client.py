@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
-import httpx2
 import pytest
-from mcp import Client
-from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
 if TYPE_CHECKING:
+    from tests.conftest import MakeStore
     from tests.system.mcp.conftest import Agent, Call, Home
-    from tests.system.mcp.http.conftest import Http, MakeHttp
-
-    Connect = Callable[..., AbstractAsyncContextManager[Client]]
+    from tests.system.mcp.http.conftest import AsyncUntil, Connect, Http, MakeHttp
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+
+
+async def ignore(progress: float, total: float | None, message: str | None) -> None:
+    """Want to be told of progress."""
+
 
 VERSIONS = {"legacy": "2025-11-25", "2026-07-28": "2026-07-28"}
 
@@ -32,25 +31,11 @@ def every_kind_http(every_kind: Home, make_shared_http: MakeHttp) -> Http:
 
 
 @pytest.fixture
-def connect() -> Connect:
-    """`connect(server, token="", mode="legacy")` is the official client, with a credential."""
-
-    @asynccontextmanager
-    async def client(server: Http, token: str = "", *, mode: str = "legacy") -> AsyncGenerator[Client]:
-        headers = {"Authorization": f"Bearer {token or server.token}"}
-        async with httpx2.AsyncClient(headers=headers, timeout=30) as http_client:
-            transport = streamable_http_client(f"http://127.0.0.1:{server.port}/mcp", http_client=http_client)
-            async with Client(transport, mode="auto" if mode != "legacy" else mode) as connected:
-                yield connected
-
-    return client
-
-
-async def until(condition: Callable[[], object], seconds: float = 20) -> None:
-    """Wait for *condition*, asked in a thread since it may ask a daemon."""
-    with anyio.fail_after(seconds):
-        while not await anyio.to_thread.run_sync(condition):  # noqa: ASYNC110 - nobody tells a process
-            await anyio.sleep(0.02)
+def slow_http(slow: Home, make_http: MakeHttp) -> Http:
+    """A server of `slow`, where nothing but the client ends what takes long."""
+    slow.daemon.configure("[search]\ndeadline_s = 50\n")
+    slow.daemon.ask("reload")
+    return make_http(slow.daemon).start()
 
 
 async def test_every_tool_runs_and_answers_as_over_stdio(
@@ -93,22 +78,52 @@ async def test_no_change_is_promised_that_cannot_be_told(
     every_kind_http: Http, connect: Connect, mode: str
 ) -> None:
     async with connect(every_kind_http, mode=mode) as client:
-        capabilities = client.server_capabilities.model_dump_json(exclude_none=True)
-        assert "true" not in capabilities, capabilities
+        found = client.server_capabilities
+        assert found.tools is not None
+        assert found.resources is not None
+        told = (found.tools.list_changed, found.resources.list_changed, found.resources.subscribe)
+        # Of 2025 they would come on a stream of the server's own, which there is not.
+        assert {bool(each) for each in told} == {mode != "legacy"}
 
 
-async def test_who_asks_for_progress_gets_the_answer_alone(
+async def test_who_asks_for_progress_is_told_it_and_then_the_answer(
     every_kind_http: Http, connect: Connect, mode: str
 ) -> None:
-    told: list[float] = []
+    told: list[tuple[float, float | None, str | None]] = []
 
     async def take(progress: float, total: float | None, message: str | None) -> None:
-        told.append(progress)
+        told.append((progress, total, message))
 
     async with connect(every_kind_http, mode=mode) as client:
-        answer = await client.call_tool("grep", {"pattern": "total"}, progress_callback=take)
-        assert not answer.is_error
-    assert told == []
+        # A pattern that nobody asked before: what is remembered is answered without progress.
+        answer = await client.call_tool("grep", {"pattern": f"to{mode}"}, progress_callback=take)
+        assert answer.structured_content is not None
+        asked = answer.structured_content["stores"]["asked"]
+        assert told[-1] == (asked, asked, f"{asked} of {asked} stores answered")
+        assert [at for at, _, _ in told] == sorted({at for at, _, _ in told})
+        wrong = await client.call_tool("grep", {"pattern": "(", "regex": True}, progress_callback=take)
+        assert wrong.structured_content is not None
+        assert wrong.structured_content["code"] == "pattern_rejected"
+
+
+async def test_what_separates_lines_elsewhere_does_not_break_a_stream(
+    home: Home, make_store: MakeStore, make_http: MakeHttp, connect: Connect, mode: str
+) -> None:
+    def start() -> Http:
+        home.daemon.start()
+        home.daemon.wait_state("odd", "open")
+        return make_http(home.daemon).start()
+
+    text = "# Odd\n\nnext\x85line \u2028 paragraph \u2029 unit \x1e\x1c form \x0c end\r\n\r\ndata: {}\n"
+    make_store(home.daemon.stores / "odd.sqlite", {"odd.md": text})
+    server = await anyio.to_thread.run_sync(start)
+    async with connect(server, mode=mode) as client:
+        plain = await client.call_tool("read", {"id": "odd:odd.md#0"})
+        streamed = await client.call_tool("read", {"id": "odd:odd.md#0"}, progress_callback=ignore)
+        assert plain.structured_content is not None
+        assert "\u2028 paragraph" in plain.structured_content["text"]
+        assert streamed.structured_content is not None
+        assert streamed.structured_content["text"] == plain.structured_content["text"]
 
 
 async def test_a_mistake_is_answered_with_what_to_do(
@@ -154,21 +169,23 @@ async def test_without_a_credential_nothing_is_begun(every_kind_http: Http, conn
     assert refused.group_contains(MCPError, match="error response")
 
 
+@pytest.mark.parametrize("on_progress", [None, ignore])
 async def test_a_call_that_the_client_cancels_is_cancelled_in_the_store(
-    slow: Home, make_http: MakeHttp, connect: Connect, slow_query: str, mode: str
+    slow_http: Http, connect: Connect, until: AsyncUntil, slow_query: str, *, mode: str, on_progress: Any
 ) -> None:
-    def start() -> Http:
-        slow.daemon.configure("[search]\ndeadline_s = 50\n")  # so that nothing but the client ends it
-        slow.daemon.ask("reload")
-        return make_http(slow.daemon).start()
+    def in_flight() -> int:
+        return int(slow_http.daemon.ask("status")["in_flight"])
 
-    server = await anyio.to_thread.run_sync(start)
-    async with connect(server, mode=mode) as client:
+    async with connect(slow_http, mode=mode) as client:
+
+        async def search() -> None:
+            await client.call_tool("search", {"query": slow_query}, progress_callback=on_progress)
+
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(client.call_tool, "search", {"query": slow_query})
-            await until(lambda: slow.in_flight == 1)
+            tasks.start_soon(search)
+            await until(lambda: in_flight() == 1)
             tasks.cancel_scope.cancel()
-        await until(lambda: slow.in_flight == 0)
+        await until(lambda: in_flight() == 0)
 
 
 async def test_a_daemon_that_dies_is_told_and_the_next_call_reaches_another(

@@ -284,21 +284,11 @@ def test_stateless_session(http_server: Http) -> None:
 
 
 @pytest.mark.rule("stateless-session")
-def test_no_stream_is_opened_to_a_client_that_would_listen(http_server: Http) -> None:
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {},
-        "io.modelcontextprotocol/clientInfo": {"name": "t", "version": "1"},
-    }
-    params = {"_meta": meta, "notifications": {"toolsListChanged": True}}
-    message = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params}
-    headers = {
-        **http_server.headers(),
-        "MCP-Protocol-Version": "2026-07-28",
-        "Mcp-Method": "subscriptions/listen",
-    }
-    answer = http_server.ask("POST", "/mcp", json.dumps(message).encode(), headers)
-    assert answer.status == 404
+def test_no_stream_is_opened_to_a_client_of_2025_that_would_listen(http_server: Http) -> None:
+    for accept in ("application/json, text/event-stream", "text/event-stream"):
+        refused = http_server.ask("GET", "/mcp", headers={**http_server.headers(), "Accept": accept})
+        assert (refused.status, refused.headers["Allow"]) == (405, "POST")
+    answer = http_server.message("subscriptions/listen", notifications={"toolsListChanged": True})
     assert answer.headers["Content-Type"] == "application/json"
     assert answer.json["error"]["code"] == -32601
 
@@ -414,24 +404,16 @@ def test_draining_health(
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize("more", [{}, {"progressToken": 7}])
 def test_a_client_that_goes_away_cancels_its_question_in_the_daemon(
-    slow: Http, slow_query: str, version: str
+    slow: Http, slow_query: str, version: str, more: dict[str, int]
 ) -> None:
     slow.start()
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": version,
-        "io.modelcontextprotocol/clientCapabilities": {},
-        "io.modelcontextprotocol/clientInfo": {"name": "t", "version": "1"},
-    }
-    params = {"name": "search", "arguments": {"query": slow_query}, "_meta": meta}
-    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-    headers = {
-        **slow.headers(),
-        "MCP-Protocol-Version": version,
-        "Mcp-Method": "tools/call",
-        "Mcp-Name": "search",
-    }
-    connection = slow.send("POST", "/mcp", json.dumps(message).encode(), headers)
+    params: dict[str, Any] = {"name": "search", "arguments": {"query": slow_query}}
+    if version == "2025-11-25":
+        connection = slow.send_message("tools/call", **params, _meta=more)
+    else:
+        connection = slow.send_new("tools/call", meta=more, **params)
     slow.daemon.wait_for(lambda: in_flight(slow) == 1, what="the search to begin")
     connection.close()
     slow.daemon.wait_for(lambda: in_flight(slow) == 0, what="the search to be cancelled")
