@@ -244,11 +244,12 @@ class Session:
 
     async def _serve(self, call: Call, request_id: Id, scope: anyio.CancelScope) -> None:
         try:
-            reply = self._codec_of().failure(
-                request_id, RequestFailed("cancelled", "the request was cancelled")
-            )
+            reply = None
             with scope:
                 reply = await self._reply(request_id, call)
+            if reply is None:
+                cancelled = RequestFailed("cancelled", "the request was cancelled")
+                reply = self._codec_of().failure(request_id, cancelled)
             del self._running[request_id]  # before the reply is out: the client may use the id again at once
             self._stream.send(reply)
             await self._stream.settle()  # a daemon that stops has not answered before

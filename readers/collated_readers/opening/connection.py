@@ -8,8 +8,8 @@ import stat
 import threading
 import time
 import weakref
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 from urllib.parse import quote
@@ -46,7 +46,8 @@ class StoreConnection(sqlite3.Connection):
     """A connection that `open_store` made; `signature` is that of the original.
 
     `cache` is the directory, which may not be there yet, of indexes that a format's reader makes itself.
-    `budget` is that of whoever asks at the moment, also for what a reader opens there.
+    `budget` is that of whoever asks at the moment, also for what a reader opens there; a statement stops
+    when it is spent.
     `mode` says how the bytes are reached: under SQLite's own locks (`rollback`), without any
     because no writer is at work (`immutable`), or in a private copy (`copy`). A `directory` has no
     bytes here: its reader looks into it, and the connection is to an empty database.
@@ -63,6 +64,13 @@ class StoreConnection(sqlite3.Connection):
         """Open as `sqlite3.connect` says; `lock` is held by whoever asks or closes."""
         super().__init__(*arguments, **options)
         self.lock = threading.Lock()
+        this = weakref.ref(self)  # SQLite would keep us alive otherwise
+
+        def is_spent() -> bool:
+            store = this()
+            return store is not None and store.budget is not None and store.budget.is_spent()
+
+        self.set_progress_handler(is_spent, _OPCODES_PER_CHECK)
 
     def has_moved(self) -> bool:
         """Tell whether the file at the store's path is another or was written; never for a copy."""
@@ -216,22 +224,12 @@ def _connect(path: Path, mode: Mode, budget: Budget, inode: Inode | None = None)
 
 def _prepare(db: StoreConnection, budget: Budget) -> None:
     db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LARGEST_VALUE_BYTES)
-    with _watched(db, budget):
-        for pragma in _PRAGMAS:
-            db.execute(pragma)
-        # The first read loads the schema and opens the -wal; a copy's files need no names after that.
-        db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
-
-
-@contextmanager
-def _watched(db: StoreConnection, budget: Budget) -> Generator[None, None, None]:
     db.budget = budget
-    db.set_progress_handler(budget.is_spent, _OPCODES_PER_CHECK)
-    try:
-        yield
-    finally:
-        db.set_progress_handler(None, 0)
-        db.budget = None
+    for pragma in _PRAGMAS:
+        db.execute(pragma)
+    # The first read loads the schema and opens the -wal; a copy's files need no names after that.
+    db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
+    db.budget = None
 
 
 def ask(db: StoreConnection, function: Callable[[StoreConnection], T], budget: Budget) -> T:
@@ -259,14 +257,15 @@ def _ask(db: StoreConnection, function: Callable[[StoreConnection], T], budget: 
         raise StoreMoved
     try:
         db.execute("BEGIN")
+        db.budget = budget
         try:
-            with _watched(db, budget):
-                answer = function(db)
+            answer = function(db)
             # Before the end of the transaction: until then an honest writer waits for our lock.
             if db.has_moved():
                 raise StoreMoved
             return answer
-        finally:  # watched no more, or what ends the transaction could be stopped as well
+        finally:
+            db.budget = None  # or what ends the transaction could be stopped as well
             with suppress(sqlite3.Error):  # a store broken enough has ended it already
                 db.execute("ROLLBACK")
     except FAILURES as error:

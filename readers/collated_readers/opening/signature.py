@@ -94,6 +94,8 @@ def _kind(mode: int) -> str:
 
 
 def _wal(name: str) -> tuple[int, int]:
+    if not os.access(name + "-wal", os.F_OK):  # as SQLite asks; half the time of a `stat` that fails
+        return 0, 0
     try:
         wal = os.stat(name + "-wal")  # noqa: PTH116 - as above
     except FileNotFoundError:

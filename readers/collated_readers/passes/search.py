@@ -43,7 +43,7 @@ SELECT d.path, s.heading_path, s.kind FROM sections_fts_content AS f
 JOIN sections AS s ON s.id = f.c0 JOIN documents AS d ON d.doc_id = s.doc_id
 WHERE f.id = ?"""
 
-_INDEXED = "SELECT c1, c2 FROM sections_fts_content WHERE id = ?"
+_SHOWN_AND_INDEXED = _SHOWN.replace(" FROM", ", f.c1, f.c2 FROM", 1)
 
 _SNIPPET = """
 SELECT snippet(sections_fts, 2, '**', '**', '…', 20) FROM sections_fts
@@ -95,24 +95,22 @@ def hits_of(db: sqlite3.Connection, query: Query, ranked: Sequence[Ranked]) -> l
         StoreError: `damaged`.
     """
     words = words_of(query.text)
-    made = (_hit(db, query, one, _match(db, words, one)) for one in ranked)
+    made = (_hit(db, query, words, one) for one in ranked)
     return [hit for hit in made if hit is not None]
 
 
-def _match(db: sqlite3.Connection, words: list[str], one: Ranked) -> str:
-    """Return what a snippet of *one* shows."""
-    if one.tier == "any" and len(words) > 1:
-        indexed = db.execute(_INDEXED, (one.row,)).fetchone()
-        words = _present(words, f"{text(indexed[0])} {text(indexed[1])}") if indexed else []
-    return match_of(words, one.tier)
-
-
-def _hit(db: sqlite3.Connection, query: Query, one: Ranked, match: str) -> Hit | None:
-    row = db.execute(_SHOWN, (one.row,)).fetchone()
-    shown = db.execute(_SNIPPET, (match, one.row)).fetchone() if row and match else None
+def _hit(db: sqlite3.Connection, query: Query, words: list[str], one: Ranked) -> Hit | None:
+    is_loose = one.tier == "any" and len(words) > 1
+    row = db.execute(_SHOWN_AND_INDEXED if is_loose else _SHOWN, (one.row,)).fetchone()
+    if row is None:
+        return None
+    path, heading_path, kind, *indexed = row
+    if is_loose:
+        words = _present(words, " ".join(map(text, indexed)))
+    match = match_of(words, one.tier)
+    shown = db.execute(_SNIPPET, (match, one.row)).fetchone() if match else None
     if shown is None:
         return None
-    path, heading_path, kind = row
     return Hit(
         id=one.id,
         doc=text(path),
