@@ -102,7 +102,7 @@ def answer(result: Any) -> Schema:
 
 
 def _kind(schema: Schema) -> Schema:
-    """Return a field's schema without what it holds: one word or a list of words, which are cheap to check."""
+    """Return a field's schema without what it holds: a word or a list of words, which is soon checked."""
     if "anyOf" in schema:
         return {"type": [_kind(each)["type"] for each in schema["anyOf"]]}
     if "enum" in schema:
