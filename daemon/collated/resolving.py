@@ -50,7 +50,7 @@ def _only(record_id: str, found: Sequence[str], selection: Selection) -> str:
         raise RequestFailed(
             "ambiguous_id",
             f"{len(found)} stores have {record_id!r}: {refs}{more}",
-            "pass one of these refs, or name its store in `stores`",
+            "ask for one of these refs",
         )
     if not found:
         failed = len(selection.outcome().failed)
