@@ -1,5 +1,6 @@
 import json
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -140,10 +141,21 @@ def field_values(field: inspect.Field) -> st.SearchStrategy[Any]:
     return st.one_of(st.just(msgspec.UNSET), given) if field.default is msgspec.UNSET else given
 
 
+@cache
+def messages(name: str) -> st.SearchStrategy[Any]:
+    """Return a strategy for one of TYPES; to make it takes longer than to draw from it."""
+    return values(inspect.type_info(TYPES[name]))
+
+
+@cache
+def validator(name: str) -> jsonschema.Draft202012Validator:
+    """Return what holds messages against the published schema of one of TYPES."""
+    return jsonschema.Draft202012Validator({**DOCUMENT, **reference(name)})
+
+
 def validate(name: str, message: Any) -> None:
     """Hold *message* against the published schema of one of TYPES."""
-    validator = jsonschema.Draft202012Validator({**DOCUMENT, **reference(name)})
-    validator.validate(message)  # pyright: ignore[reportUnknownMemberType] - partial stubs
+    validator(name).validate(message)  # pyright: ignore[reportUnknownMemberType] - partial stubs
 
 
 def reference(name: str) -> Mapping[str, Any]:
@@ -161,7 +173,7 @@ def test_every_message_fits_the_published_schema_and_comes_back_unchanged(
     name: str, data: st.DataObject
 ) -> None:
     struct = TYPES[name]
-    value = data.draw(values(inspect.type_info(struct)))
+    value = data.draw(messages(name))
 
     encoded = msgspec.json.encode(value)
 
