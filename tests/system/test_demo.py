@@ -12,7 +12,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -76,12 +78,37 @@ def environment(entry: Path) -> list[bytes]:
         return []
 
 
-@pytest.fixture
-def place() -> Iterator[Place]:
+def make_place() -> Iterator[Place]:
     # Short: the demonstration's socket lies in it, and a socket's path has at most 107 bytes.
     base = Path(tempfile.mkdtemp(prefix="collated-"))
     yield Place(base)
     shutil.rmtree(base)
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    yield from make_place()
+
+
+class Shown(NamedTuple):
+    """What a demonstration printed that ran to its end, and what lay there when it began and had ended."""
+
+    begun: list[str]
+    out: str
+    errors: str
+    code: int
+    place: Place
+
+
+@pytest.fixture(scope="module")
+def shown() -> Iterator[Shown]:
+    """A demonstration in the surroundings of a person with settings of their own; it takes seconds."""
+    for place in make_place():
+        process = place.start({"COLLATE_CONFIG": "/nonexistent", "COLLATE_SERVER__NONSENSE": "1"})
+        said = read_until(process, "Six projects")
+        begun = place.left()
+        out, errors = process.communicate(timeout=DEADLINE_S)
+        yield Shown(begun, said + out, errors, process.returncode, place)
 
 
 def assert_nothing_left(place: Place) -> None:
@@ -108,12 +135,10 @@ def answers_in(shown: str) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_the_demo_shows_six_stores_a_search_a_grep_a_read_and_a_change(place: Place) -> None:
-    shown, errors = place.start().communicate(timeout=DEADLINE_S)
-
-    assert "Traceback" not in errors
-    answers = answers_in(shown)
-    assert len(re.findall(r"^\w+ +contextpull  \d+ documents · \d+ records$", shown, re.MULTILINE)) == 6
+def test_the_demo_shows_six_stores_a_search_a_grep_a_read_and_a_change(shown: Shown) -> None:
+    assert "Traceback" not in shown.errors
+    answers = answers_in(shown.out)
+    assert len(re.findall(r"^\w+ +contextpull  \d+ documents · \d+ records$", shown.out, re.MULTILINE)) == 6
     assert "**AsyncIO event loop**" in answers[SEARCH]
     (read,) = (command for command in answers if command.startswith("collate read "))
     (ref,) = shlex.split(read)[2:]
@@ -122,14 +147,12 @@ def test_the_demo_shows_six_stores_a_search_a_grep_a_read_and_a_change(place: Pl
     assert len(re.findall(r"pip install", answers["collate grep 'pip install'"])) >= 3
     assert re.fullmatch(r"\[[\d.]+ m?s\]\s*", answers["collate search zeppelin"])
     assert "## **Zeppelin** The demo was here" in answers["collate search zeppelin --sync"]
-    assert shown.endswith("nothing is left.\n")
+    assert shown.out.endswith("nothing is left.\n")
 
 
 @pytest.mark.slow
-def test_the_demo_asks_documents_code_and_a_book_at_once_and_each_for_itself(place: Place) -> None:
-    shown, errors = place.start().communicate(timeout=DEADLINE_S)
-
-    answers = answers_in(shown)
+def test_the_demo_asks_documents_code_and_a_book_at_once_and_each_for_itself(shown: Shown) -> None:
+    answers = answers_in(shown.out)
     formats = dict(re.findall(r"^([\w-]+) +([\w-]+)  \d+ documents", answers["collate index"], re.MULTILINE))
     assert (formats["sources"], formats["handbook"]) == ("codebase-index", "book-agent")
     found = re.findall(r"^([\w-]+):\S+  ", answers[SEARCH], re.MULTILINE)
@@ -138,7 +161,7 @@ def test_the_demo_asks_documents_code_and_a_book_at_once_and_each_for_itself(pla
         r"^(\S+)  Loops  cosine ", answers["collate similar --vector handbook/waiting.json --limit 2"], re.M
     )
     assert similar == ["handbook:p1", "handbook:p2"]
-    has_grammars = "symbols_missing" not in errors
+    has_grammars = "symbols_missing" not in shown.errors
     defined = re.search(
         r"  \S+/connection\.py:\d+  function  open_store", answers["collate symbols open_store"]
     )
@@ -182,21 +205,22 @@ def test_the_demo_goes_on_without_codebase_index(place: Place) -> None:
 
 
 @pytest.mark.slow
-def test_the_demo_succeeds_and_leaves_no_file_no_socket_and_no_process(place: Place) -> None:
-    process = place.start()
-    said = read_until(process, "Six projects")
+def test_the_demo_succeeds_and_leaves_no_file_no_socket_and_no_process(shown: Shown) -> None:
+    assert str(shown.place.tmp) in shown.out
+    assert shown.begun != []
 
-    assert str(place.tmp) in said
-    assert place.left() != []
-    process.communicate(timeout=DEADLINE_S)
-
-    assert process.returncode == 0
-    assert_nothing_left(place)
+    assert shown.code == 0
+    assert_nothing_left(shown.place)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("moment", ["Six projects", "codebase-index index", "collate index"])
+@pytest.mark.parametrize(
+    ("moment", "number"),
+    [
+        *product(("Six projects", "codebase-index index", "collate index"), (signal.SIGINT, signal.SIGTERM)),
+        ("collate index", signal.SIGHUP),  # handled as SIGTERM is
+    ],
+)
 def test_the_demo_leaves_nothing_when_it_is_stopped(place: Place, moment: str, number: int) -> None:
     process = place.start()
     read_until(process, moment)
@@ -241,13 +265,9 @@ def test_the_demo_leaves_nothing_when_nobody_reads_it_any_more(place: Place) -> 
 
 
 @pytest.mark.slow
-def test_the_demo_is_not_touched_by_a_persons_own_settings(place: Place) -> None:
-    process = place.start({"COLLATE_CONFIG": "/nonexistent", "COLLATE_SERVER__NONSENSE": "1"})
-
-    shown, _ = process.communicate(timeout=DEADLINE_S)
-
-    assert process.returncode == 0
-    assert shown.endswith("nothing is left.\n")
+def test_the_demo_is_not_touched_by_a_persons_own_settings(shown: Shown) -> None:
+    assert shown.code == 0
+    assert shown.out.endswith("nothing is left.\n")
 
 
 def test_the_demo_says_what_to_install_when_contextpull_is_missing(place: Place) -> None:
