@@ -42,10 +42,9 @@ def watch(daemon: Daemon, settings: str = "") -> Path:
     return projects
 
 
-@pytest.fixture
-def daemon(start_daemon: StartDaemon, example: Path, make_store: MakeStore) -> Daemon:
-    """A daemon over a copy of the worked example, called `research`, and a store of documents."""
-    daemon = start_daemon(is_launched=False)
+def over_example(start: StartDaemon, example: Path, make_store: MakeStore) -> Daemon:
+    """Start a daemon over a copy of the worked example, called `research`, and a store of documents."""
+    daemon = start(is_launched=False)
     shutil.copytree(example, watch(daemon) / "research")
     make_store(daemon.stores / "guide.sqlite", {"a.md": "# Guide\n\nBattery storage for beginners.\n"})
     daemon.start()
@@ -54,9 +53,21 @@ def daemon(start_daemon: StartDaemon, example: Path, make_store: MakeStore) -> D
     return daemon
 
 
+@pytest.fixture(scope="module")
+def library(start_shared_daemon: StartDaemon, example: Path, make_store: MakeStore) -> Daemon:
+    """A daemon over the worked example and a store of documents, of which nothing is changed."""
+    return over_example(start_shared_daemon, example, make_store)
+
+
+@pytest.fixture
+def daemon(start_daemon: StartDaemon, example: Path, make_store: MakeStore) -> Daemon:
+    """A daemon as `library`, of the test's own."""
+    return over_example(start_daemon, example, make_store)
+
+
 @pytest.fixture
 def maker(daemon: Daemon) -> Iterator[Any]:
-    """A store `made` beside the worked example, to which runs can be committed while it is asked."""
+    """A store `made` beside the worked example, to which runs can be committed while it is library."""
     spec = importlib.util.spec_from_file_location("context_maker", MAKER)
     assert spec is not None
     assert spec.loader is not None
@@ -79,37 +90,39 @@ def code_of(daemon: Daemon, ask: Callable[[], object]) -> str:
     return code
 
 
-def test_one_search_finds_rows_beside_documents_in_every_ranking(daemon: Daemon) -> None:
+def test_one_search_finds_rows_beside_documents_in_every_ranking(library: Daemon) -> None:
     def refs(ranking: str) -> list[str]:
-        answer = daemon.ask("search", query="battery storage", ranking=ranking)
+        answer = library.ask("search", query="battery storage", ranking=ranking)
         assert answer["complete"], answer["stores"]
         return [hit["ref"] for hit in answer["hits"]]
 
-    daemon.wait_for(lambda: daemon.ask("search", query="battery", ranking="global")["complete"], what="texts")
+    library.wait_for(
+        lambda: library.ask("search", query="battery", ranking="global")["complete"], what="texts"
+    )
     for ranking in RANKINGS:
         assert {"guide:a.md#0", "research:notes/run-0002/0", "research:notes/run-0003/1"} <= set(
             refs(ranking)
         )
 
 
-def test_a_hit_can_be_read_and_its_words_be_grepped(daemon: Daemon) -> None:
-    hit = daemon.ask("search", query="hiring plan", ranking="contract", stores=["research"])["hits"][0]
+def test_a_hit_can_be_read_and_its_words_be_grepped(library: Daemon) -> None:
+    hit = library.ask("search", query="hiring plan", ranking="contract", stores=["research"])["hits"][0]
     assert (hit["format"], hit["doc"], hit["tier"], hit["kind"]) == ("contextful", "notes", "phrase", "row")
-    assert "Quarterly hiring plan" in daemon.ask("read", ref=hit["ref"])["text"]
-    matches = daemon.ask("grep", pattern="hiring plan", stores=["research"])["matches"]
+    assert "Quarterly hiring plan" in library.ask("read", ref=hit["ref"])["text"]
+    matches = library.ask("grep", pattern="hiring plan", stores=["research"])["matches"]
     assert [match["ref"] for match in matches] == [hit["ref"]]
-    assert "notes" in daemon.ask("index", store="research")["text"]
+    assert "notes" in library.ask("index", store="research")["text"]
 
 
 @pytest.mark.rule("one-projection", "one-response-shape")
-def test_a_statement_is_answered_in_the_seeds_envelope(daemon: Daemon) -> None:
-    answer = query(daemon, "SELECT order_id, total_cents FROM orders ORDER BY 2 DESC LIMIT 1")
+def test_a_statement_is_answered_in_the_seeds_envelope(library: Daemon) -> None:
+    answer = query(library, "SELECT order_id, total_cents FROM orders ORDER BY 2 DESC LIMIT 1")
     assert answer == {
         "columns": ["order_id", "total_cents"],
         "rows": [["G-1", "9007199254740993"]],
         "truncated": False,
     }
-    bounded = query(daemon, "SELECT ccy, rate FROM rates ORDER BY ALL", valid_as_of="2030-01-31")
+    bounded = query(library, "SELECT ccy, rate FROM rates ORDER BY ALL", valid_as_of="2030-01-31")
     assert bounded["rows"] == [["eur", "1"], ["gbp", "3"]]
     assert bounded["contextful.bounds"] == {
         "valid_as_of": "2030-02-01T00:00:00.000000000Z",
@@ -129,19 +142,20 @@ def test_a_statement_is_answered_in_the_seeds_envelope(daemon: Daemon) -> None:
         ("SELECT note_id + 1 FROM notes", "engine_error"),
     ],
 )
-def test_a_refusal_has_the_seeds_identifier_and_tells_no_path(daemon: Daemon, sql: str, code: str) -> None:
-    with pytest.raises(daemon.Error) as refused:
-        query(daemon, sql)
+def test_a_refusal_has_the_seeds_identifier_and_tells_no_path(library: Daemon, sql: str, code: str) -> None:
+    with pytest.raises(library.Error) as refused:
+        query(library, sql)
     assert refused.value.data["code"] == code
-    assert str(daemon.base) not in str(refused.value.data) + str(refused.value)
+    assert str(library.base) not in str(refused.value.data) + str(refused.value)
 
 
-def test_what_is_not_asked_for_in_the_seeds_words_is_refused(daemon: Daemon) -> None:
-    assert code_of(daemon, lambda: query(daemon, "SELECT 1", limit=3)) == "invalid_params"
-    assert code_of(daemon, lambda: query(daemon, "SELECT 1", as_of="yesterday")) == "invalid_params"
-    assert code_of(daemon, lambda: query(daemon, "SELECT 1", store="guide")) == "unsupported"
+def test_what_is_not_asked_for_in_the_seeds_words_is_refused(library: Daemon) -> None:
+    assert code_of(library, lambda: query(library, "SELECT 1", limit=3)) == "invalid_params"
+    assert code_of(library, lambda: query(library, "SELECT 1", as_of="yesterday")) == "invalid_params"
+    assert code_of(library, lambda: query(library, "SELECT 1", store="guide")) == "unsupported"
     assert (
-        code_of(daemon, lambda: daemon.ask("context.lineage", store="research")) == "ReadArgumentUnsupported"
+        code_of(library, lambda: library.ask("context.lineage", store="research"))
+        == "ReadArgumentUnsupported"
     )
 
 
@@ -204,50 +218,50 @@ def test_a_store_that_changes_all_the_time_answers_of_one_state(daemon: Daemon, 
     assert query(daemon, "SELECT count(*) FROM notes", store="made")["rows"] == [["39"]]
 
 
-def test_nothing_that_is_asked_leaves_a_trace_beside_a_store(daemon: Daemon, snapshot: Snapshot) -> None:
-    projects = daemon.base / "projects"
+def test_nothing_that_is_asked_leaves_a_trace_beside_a_store(library: Daemon, snapshot: Snapshot) -> None:
+    projects = library.base / "projects"
     before = snapshot(projects)
     for ranking in RANKINGS:
-        daemon.ask("search", query="battery storage", ranking=ranking)
-    query(daemon, "SELECT count(*) FROM notes")
-    daemon.ask("corpus.retrieve", store="research", query="battery storage")
-    daemon.ask("context.describe", store="research", table="notes")
-    daemon.ask("context.subscribe", store="research", tables=["events"])
-    daemon.ask("grep", pattern="storage")
+        library.ask("search", query="battery storage", ranking=ranking)
+    query(library, "SELECT count(*) FROM notes")
+    library.ask("corpus.retrieve", store="research", query="battery storage")
+    library.ask("context.describe", store="research", table="notes")
+    library.ask("context.subscribe", store="research", tables=["events"])
+    library.ask("grep", pattern="storage")
     hostile = f"WITH x AS (COPY (SELECT 1) TO '{projects}/research/x') SELECT * FROM x"  # noqa: S608 - refused
-    assert code_of(daemon, lambda: query(daemon, hostile)) == "StatementNotReadOnly"
+    assert code_of(library, lambda: query(library, hostile)) == "StatementNotReadOnly"
     assert snapshot(projects) == before
 
 
-def test_a_statement_ends_at_its_deadline_and_others_run_on(daemon: Daemon) -> None:
+def test_a_statement_ends_at_its_deadline_and_others_run_on(library: Daemon) -> None:
     ended: list[tuple[str, float]] = []
 
     def run_on() -> None:
         started = time.monotonic()
-        code = code_of(daemon, lambda: query(daemon, ENDLESS, deadline_ms=1_500))
+        code = code_of(library, lambda: query(library, ENDLESS, deadline_ms=1_500))
         ended.append((code, time.monotonic() - started))
 
     thread = threading.Thread(target=run_on)
     thread.start()
     while thread.is_alive():
-        assert query(daemon, "SELECT count(*) FROM notes")["rows"] == [["5"]]
+        assert query(library, "SELECT count(*) FROM notes")["rows"] == [["5"]]
     thread.join()
     assert [code for code, _ in ended] == ["deadline_exceeded"]
-    assert code_of(daemon, lambda: query(daemon, ENDLESS, max_duration_ms=300)) == "ReadDurationExceeded"
+    assert code_of(library, lambda: query(library, ENDLESS, max_duration_ms=300)) == "ReadDurationExceeded"
 
 
 @pytest.mark.rule("duration-no-statement")
-def test_a_ceiling_of_time_is_for_statements_alone(daemon: Daemon) -> None:
-    asked: dict[str, Any] = {"store": "research", "max_duration_ms": 1, "deadline_ms": 30_000}
-    assert daemon.ask("context.files", asked)["rows"]
-    assert daemon.ask("context.describe", asked)["tables"]
-    assert code_of(daemon, lambda: daemon.ask("context.lineage", asked)) == "ReadArgumentUnsupported"
+def test_a_ceiling_of_time_is_for_statements_alone(library: Daemon) -> None:
+    ceiling: dict[str, Any] = {"store": "research", "max_duration_ms": 1, "deadline_ms": 30_000}
+    assert library.ask("context.files", ceiling)["rows"]
+    assert library.ask("context.describe", ceiling)["tables"]
+    assert code_of(library, lambda: library.ask("context.lineage", ceiling)) == "ReadArgumentUnsupported"
 
 
 @pytest.mark.rule("concurrent-statements", "pool-connections")
-def test_many_statements_at_once_are_all_answered(daemon: Daemon) -> None:
+def test_many_statements_at_once_are_all_answered(library: Daemon) -> None:
     def ask(number: int) -> Any:
-        return query(daemon, f"SELECT {number} + count(*) FROM notes")["rows"][0][0]  # noqa: S608 - ours
+        return query(library, f"SELECT {number} + count(*) FROM notes")["rows"][0][0]  # noqa: S608 - ours
 
     with ThreadPoolExecutor(32) as threads:
         answers = list(threads.map(ask, range(32)))
@@ -271,11 +285,12 @@ def test_a_bad_table_costs_no_other_its_answers(daemon: Daemon) -> None:
 
 
 @pytest.mark.rule("build-identity", "required-face")
-def test_a_client_is_told_what_reads_and_may_require_it(daemon: Daemon) -> None:
-    hello = daemon.ask("initialize", require=["contextful", "context.query", "hnsw"])
+def test_a_client_is_told_what_reads_and_may_require_it(library: Daemon) -> None:
+    hello = library.ask("initialize", require=["contextful", "context.query", "hnsw"])
     assert hello["backends"] == ["duckdb", "fts", "hnsw"]
     assert (
-        code_of(daemon, lambda: daemon.ask("initialize", require=["memory.explain"])) == "RequiredFaceAbsent"
+        code_of(library, lambda: library.ask("initialize", require=["memory.explain"]))
+        == "RequiredFaceAbsent"
     )
 
 
