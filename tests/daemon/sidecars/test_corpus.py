@@ -89,7 +89,7 @@ def test_the_best_of_all_stores_is_what_merging_their_lists_gives(
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-@settings(SLOW, max_examples=100)
+@settings(SLOW, max_examples=50)
 @given(data=st.data())
 def test_the_best_of_all_stores_is_what_merging_their_lists_gives_at_length(
     open_library: OpenLibrary, grouped: Grouped, drawn: Drawn, data: st.DataObject

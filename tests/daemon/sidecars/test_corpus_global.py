@@ -127,7 +127,7 @@ def test_many_stores_answer_as_one_that_holds_all(
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-@settings(SLOW, max_examples=100)
+@settings(SLOW, max_examples=50)
 @given(data=st.data())
 def test_many_stores_answer_as_one_that_holds_all_at_length(
     open_library: OpenLibrary, grouped: Grouped, drawn: Drawn, data: st.DataObject

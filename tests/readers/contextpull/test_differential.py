@@ -210,7 +210,7 @@ def test_every_operation_answers_as_the_reference_does(
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @given(data=st.data())
-@settings(max_examples=400, deadline=None, database=None, suppress_health_check=UNCHECKED)
+@settings(max_examples=200, deadline=None, database=None, suppress_health_check=UNCHECKED)
 def test_every_operation_answers_as_the_reference_does_at_length(
     tmp_path_factory: pytest.TempPathFactory, make_store: MakeStore, call: Call, data: st.DataObject
 ) -> None:

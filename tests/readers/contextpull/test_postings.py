@@ -140,7 +140,7 @@ def test_bm25_over_the_arrays_is_what_sqlite_gives(
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @given(data=st.data())
-@settings(max_examples=400, deadline=None, database=None, suppress_health_check=UNCHECKED)
+@settings(max_examples=200, deadline=None, database=None, suppress_health_check=UNCHECKED)
 def test_bm25_over_the_arrays_is_what_sqlite_gives_at_length(
     tmp_path_factory: pytest.TempPathFactory,
     make_store: MakeStore,
