@@ -10,7 +10,8 @@ from collated.errors import RequestFailed
 from collated.selection import Asked
 
 if TYPE_CHECKING:
-    from tests.daemon.conftest import Assemble, Parts, PutStore
+    from tests.daemon.conftest import PutStore
+    from tests.daemon.worlds import Assemble, Parts
 
 pytestmark = pytest.mark.anyio
 

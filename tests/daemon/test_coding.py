@@ -28,7 +28,8 @@ from collated_readers.code import (
 from collated_readers.opening import StoreConnection
 
 if TYPE_CHECKING:
-    from tests.daemon.conftest import Assemble, CodeWorld, OpenCode, PutStore
+    from tests.daemon.conftest import OpenCode, PutStore
+    from tests.daemon.worlds import Assemble, CodeWorld
 
 pytestmark = pytest.mark.anyio
 

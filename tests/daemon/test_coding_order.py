@@ -22,7 +22,8 @@ from collated_readers.code import Impact, Node, Reference, References, Symbol, S
 from collated_readers.vectors import Similar, VectorFacts
 
 if TYPE_CHECKING:
-    from tests.daemon.conftest import CodeWorld, InTurn, OpenCode
+    from tests.daemon.conftest import InTurn, OpenCode
+    from tests.daemon.worlds import CodeWorld
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 

@@ -15,7 +15,7 @@ from collated_readers.contextful.reader import Contextful, NoEngine
 from collated_readers.registry import READERS
 
 if TYPE_CHECKING:
-    from tests.daemon.conftest import Assemble
+    from tests.daemon.worlds import Assemble
 
 pytestmark = pytest.mark.anyio
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.conftest import MakeStore
-    from tests.daemon.conftest import Assemble, Parts, PutStore, Until
+    from tests.daemon.conftest import PutStore, Until
+    from tests.daemon.worlds import Assemble, Parts
 
 pytestmark = pytest.mark.anyio
 

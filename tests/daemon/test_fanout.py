@@ -20,7 +20,8 @@ from collated_readers import Budget, RequestError, StoreError
 from collated_readers.opening import StoreConnection
 
 if TYPE_CHECKING:
-    from tests.daemon.conftest import Assemble, Parts, PutStore, Until
+    from tests.daemon.conftest import PutStore, Until
+    from tests.daemon.worlds import Assemble, Parts
 
 pytestmark = pytest.mark.anyio
 

@@ -21,7 +21,9 @@ from collated_readers import (
 from collated_readers.opening import StoreConnection
 
 if TYPE_CHECKING:
-    from tests.daemon.conftest import Assemble, OpenWorld, Script
+    from tests.daemon.conftest import OpenWorld
+    from tests.daemon.scripted import Script
+    from tests.daemon.worlds import Assemble
 
 pytestmark = pytest.mark.anyio
 

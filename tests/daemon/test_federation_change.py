@@ -12,7 +12,8 @@ from collated_readers import Budget
 from collated_readers.opening import StoreConnection
 
 if TYPE_CHECKING:
-    from tests.daemon.conftest import OpenWorld, Script
+    from tests.daemon.conftest import OpenWorld
+    from tests.daemon.scripted import Script
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("workers", [1, 16])]
 

@@ -28,7 +28,7 @@ from collated_readers.postings import Postings
 
 if TYPE_CHECKING:
     from tests.conftest import MakeStore
-    from tests.daemon.conftest import Assemble, Parts
+    from tests.daemon.worlds import Assemble, Parts
 
 pytestmark = pytest.mark.anyio
 

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tests.conftest import MakeStore
-    from tests.daemon.conftest import Assemble, Parts, Until
+    from tests.daemon.conftest import Until
+    from tests.daemon.worlds import Assemble, Parts
 
 pytestmark = pytest.mark.anyio
 

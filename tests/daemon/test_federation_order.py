@@ -21,7 +21,9 @@ from collated_readers.contextpull import ContextPull
 from collated_readers.opening import StoreConnection
 
 if TYPE_CHECKING:
-    from tests.daemon.conftest import Assemble, InTurn, OpenWorld, Parts, PutStore, Script, World
+    from tests.daemon.conftest import InTurn, OpenWorld, PutStore
+    from tests.daemon.scripted import Script
+    from tests.daemon.worlds import Assemble, Parts, World
 
 pytestmark = pytest.mark.anyio
 

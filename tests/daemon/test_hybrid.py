@@ -28,7 +28,8 @@ from collated_readers.opening import StoreConnection
 
 if TYPE_CHECKING:
     from tests.conftest import MakeStore
-    from tests.daemon.conftest import Assemble, Parts, Until
+    from tests.daemon.conftest import Until
+    from tests.daemon.worlds import Assemble, Parts
 
 pytestmark = pytest.mark.anyio
 

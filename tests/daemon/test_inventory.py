@@ -19,7 +19,8 @@ from collated_readers.contextpull import ContextPull
 from collated_readers.opening import StoreConnection, translate
 
 if TYPE_CHECKING:
-    from tests.daemon.conftest import Assemble, OpenWorld, PutStore, Until
+    from tests.daemon.conftest import OpenWorld, PutStore, Until
+    from tests.daemon.worlds import Assemble
 
 pytestmark = pytest.mark.anyio
 

@@ -17,7 +17,8 @@ import pytest
 from collated.settings import Discovery, Settings, Watched
 
 if TYPE_CHECKING:
-    from tests.daemon.conftest import Assemble, OpenWorld, Parts, PutStore, Until
+    from tests.daemon.conftest import OpenWorld, PutStore, Until
+    from tests.daemon.worlds import Assemble, Parts
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 

@@ -19,7 +19,8 @@ from collated_readers.opening import StoreConnection
 from collated_readers.registry import READERS
 
 if TYPE_CHECKING:
-    from tests.daemon.conftest import Assemble, OpenWorld, Parts, PutStore, Until
+    from tests.daemon.conftest import OpenWorld, PutStore, Until
+    from tests.daemon.worlds import Assemble, Parts
 
 pytestmark = pytest.mark.anyio
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     import sqlite3
     from pathlib import Path
 
-    from tests.daemon.conftest import Assemble, Parts, PutStore
+    from tests.daemon.conftest import PutStore
+    from tests.daemon.worlds import Assemble, Parts
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,8 @@ from collated.errors import RequestFailed
 from collated.protocol import METHODS, NeighboursResult, ReadResult
 
 if TYPE_CHECKING:
-    from tests.daemon.conftest import Assemble, Parts, PutStore
+    from tests.daemon.conftest import PutStore
+    from tests.daemon.worlds import Assemble, Parts
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,8 @@ from collated_readers import RequestError, StoreError
 from collated_readers.vectors import Direction, Metric, Similar, VectorFacts
 
 if TYPE_CHECKING:
-    from tests.daemon.conftest import CodeWorld, OpenCode
+    from tests.daemon.conftest import OpenCode
+    from tests.daemon.worlds import CodeWorld
 
 pytestmark = pytest.mark.anyio
 

@@ -18,7 +18,8 @@ from collated.framing import Framer, Framing, frame
 from collated.session import Session
 
 if TYPE_CHECKING:
-    from tests.daemon.conftest import OpenWorld, Parts, World
+    from tests.daemon.conftest import OpenWorld
+    from tests.daemon.worlds import Parts, World
 
     from collated_readers.opening import StoreConnection
 

@@ -19,8 +19,9 @@ from collated.settings import Server as ServerSettings
 from collated.settings import Settings
 
 if TYPE_CHECKING:
-    from tests.daemon.conftest import Assemble, Parts, Until, World
+    from tests.daemon.conftest import Until
     from tests.daemon.sessions.conftest import Dial, Gate
+    from tests.daemon.worlds import Assemble, Parts, World
 
 
 @pytest.fixture

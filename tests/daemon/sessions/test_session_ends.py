@@ -14,8 +14,9 @@ from collated.framing import Framing
 from collated.settings import Server, Settings
 
 if TYPE_CHECKING:
-    from tests.daemon.conftest import Assemble, OpenWorld, Parts, PutStore, Until, World
+    from tests.daemon.conftest import OpenWorld, PutStore, Until
     from tests.daemon.sessions.conftest import Connect, Gate
+    from tests.daemon.worlds import Assemble, Parts, World
 
 pytestmark = pytest.mark.anyio
 
