@@ -1,8 +1,4 @@
-"""The units, run by a real `systemd --user` in mount and process namespaces of its own (ENGINEERING §6).
-
-The manager has no privileges: it runs in a user namespace as user 1000, so what hardening does there is
-what it does under a person's own manager.
-"""
+"""The units, run by a real `systemd --user` in namespaces of its own (ENGINEERING §6)."""
 
 import json
 import os
@@ -17,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.system.user_manager import DEADLINE_S, entering, user_manager
 
 import collated
 import collated_readers
@@ -25,10 +22,6 @@ pytestmark = pytest.mark.slow
 
 UNITS = Path(__file__).parents[2] / "systemd"
 CONFINED = Path(__file__).parent / "confined"
-SYSTEMD = shutil.which("systemd", path="/usr/lib/systemd:/lib/systemd")
-DEADLINE_S = 20.0
-
-AS_USER = ["unshare", "--user", "--map-user=1000", "--map-group=1000"]
 
 
 def until(condition: Callable[[], object], what: Callable[[], object]) -> None:
@@ -78,9 +71,13 @@ class Manager:
 
     def run(self, *command: str) -> str:
         """Run *command* as the manager's user inside its namespaces and return what it printed."""
-        enter = ["nsenter", f"--target={self.inside}", "--mount", "--pid", *AS_USER]
         ran = subprocess.run(
-            [*enter, *command], env=self.environ, capture_output=True, text=True, timeout=40, check=False
+            [*entering(self.inside), *command],
+            env=self.environ,
+            capture_output=True,
+            text=True,
+            timeout=40,
+            check=False,
         )
         assert ran.returncode == 0, f"{command}: {ran.stderr}{self.log()}"
         return ran.stdout
@@ -112,60 +109,13 @@ class Manager:
         return int(answer["result"]["pid"])
 
 
-def start(manager: Manager) -> subprocess.Popen[str]:
-    """Start the user manager; the test is skipped, saying why, where the machine does not allow it."""
-    if os.geteuid() != 0:
-        pytest.skip("needs root, to make a mount namespace for systemd --user")
-    for command in ("unshare", "nsenter", "systemctl", "systemd-analyze"):
-        if shutil.which(command) is None:
-            pytest.skip(f"needs {command}")
-    if SYSTEMD is None:
-        pytest.skip("needs systemd")
-    namespaces = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation=private"]
-    process = subprocess.Popen(
-        [
-            *namespaces,
-            "sh",
-            str(CONFINED / "namespaces.sh"),
-            *AS_USER,
-            SYSTEMD,
-            "--user",
-            "--unit=default.target",
-        ],
-        env=manager.environ,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout
-    first = process.stdout.readline().strip()
-    if not first:
-        _, refusal = process.communicate(timeout=DEADLINE_S)
-        pytest.skip(f"this machine allows no namespace for systemd --user: {refusal.strip()}")
-    manager.inside = int(first)
-    return process
-
-
 @pytest.fixture(scope="module")
 def running() -> Iterator[Manager]:
     with tempfile.TemporaryDirectory(prefix="collated-") as base:
         manager = Manager(Path(base))
         manager.install()
-        process = start(manager)
-        try:
-            private = manager.runtime / "systemd" / "private"
-            until(
-                lambda: private.exists() or process.poll() is not None,
-                lambda: "systemd --user does not come up",
-            )
+        with user_manager(manager.environ) as manager.inside:
             yield manager
-        finally:
-            try:
-                process.communicate(timeout=DEADLINE_S)  # closes its standard input, which ends it
-            finally:
-                process.kill()
-                process.wait()
 
 
 @pytest.fixture

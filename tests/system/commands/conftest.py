@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import select
@@ -12,16 +11,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
+from tests.system.processes import COLLATE, TIMEOUT_S, Ran, run
 
 if TYPE_CHECKING:
     from tests.system.conftest import Daemon, StartDaemon
 
-TIMEOUT_S = 30
 PROGRAMS = {
-    "collate": "import sys; from collated.cli import main; sys.exit(main())",
+    "collate": COLLATE,
     "collated": "import sys; from collated.cli.daemon import main; sys.exit(main())",
 }
 FILLER = " These words are here so that the section is long enough to stand for itself." * 4
@@ -31,18 +30,6 @@ DOCS = {
     "api/codes.md": "# Codes\n\nGW-10 and GW-20 are errors.\n",
 }
 NOTES = {"notes.txt": "Notes\n\nThe refund window is discussed.\n"}
-
-
-class Ran(NamedTuple):
-    """What a command came to."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
 
 
 Collate = Callable[..., Ran]
@@ -56,15 +43,7 @@ def _command(args: tuple[str, ...], program: str) -> list[str]:
 
 
 def _collate(daemon: Daemon, *args: str, program: str = "collate", **environ: str) -> Ran:
-    ran = subprocess.run(
-        _command(args, program),
-        env={**daemon.environ, **environ},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    return Ran(ran.returncode, ran.stdout.decode(), ran.stderr.decode())
+    return run(_command(args, program), {**daemon.environ, **environ})
 
 
 @pytest.fixture(scope="session")

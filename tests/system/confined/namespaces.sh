@@ -1,4 +1,4 @@
-# Run by test_systemd.py in fresh mount and process namespaces: makes what systemd needs, prints this shell's
+# Run by user_manager.py in fresh mount and process namespaces: makes what systemd needs, prints this shell's
 # process id as the outside sees it, runs "$@" until standard input closes, and leaves nothing behind.
 set -eu
 read -r outside rest < /proc/self/stat

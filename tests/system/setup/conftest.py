@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import shutil
@@ -16,9 +15,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+from tests.system.processes import COLLATE, Ran, run
 
 import collated
 import collated_readers
@@ -29,22 +29,9 @@ if TYPE_CHECKING:
 Tree = dict[bytes, tuple[object, ...]]
 
 DEADLINE_S = 30.0
-RUN = "import sys; from collated.cli import main; sys.exit(main())"
 HOSTILE = ("line\nbreak", 'quote"back\\slash', "esc\x1b[31m\u202e", os.fsdecode(b"bytes\xff"))
 CODE = {"till.py": "def open_drawer(amount):\n    return amount\n"}
 DOCS = {"a.md": "# Refunds\n\nThe refund window is thirty days.\n"}
-
-
-class Ran(NamedTuple):
-    """What a command came to."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
 
 
 class Home:
@@ -67,21 +54,13 @@ class Home:
 
     def collate(self, *typed: str, wrapper: Sequence[str] = (), **environ: str) -> Ran:
         """Run `collate` without a terminal; *wrapper* is a command that executes it."""
-        ran = subprocess.run(
-            [*wrapper, sys.executable, "-c", RUN, *typed],
-            env={**self.environ, **environ},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=DEADLINE_S,
-            check=False,
-        )
-        return Ran(ran.returncode, ran.stdout.decode(), ran.stderr.decode())
+        return run([*wrapper, sys.executable, "-c", COLLATE, *typed], {**self.environ, **environ})
 
     def at_terminal(self, *typed: str, answer: str = "") -> tuple[int, str]:
         """Run `collate` at a terminal, type *answer*, and return the exit code and all that was shown."""
         primary, secondary = pty.openpty()
         process = subprocess.Popen(
-            [sys.executable, "-c", RUN, *typed],
+            [sys.executable, "-c", COLLATE, *typed],
             env={**self.environ, "TERM": "xterm"},
             stdin=secondary,
             stdout=secondary,

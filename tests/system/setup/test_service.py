@@ -7,13 +7,13 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.system.processes import COLLATE
+from tests.system.user_manager import entering, user_manager
 
 if TYPE_CHECKING:
     from tests.system.setup.conftest import Home, Tree
@@ -22,12 +22,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-NAMESPACES = Path(__file__).parents[1] / "confined" / "namespaces.sh"
-SYSTEMD = shutil.which("systemd", path="/usr/lib/systemd:/lib/systemd")
-AS_USER = ["unshare", "--user", "--map-user=1000", "--map-group=1000"]
-DEADLINE_S = 20.0
-RUN = "import sys; from collated.cli import main; sys.exit(main())"
-
 
 class Managed:
     """A home whose user manager runs; commands run inside of its namespaces."""
@@ -35,7 +29,7 @@ class Managed:
     def __init__(self, home: Home, inside: int) -> None:
         self.home = home
         self.units = home.path / ".config" / "systemd" / "user"
-        self._enter = ["nsenter", f"--target={inside}", "--mount", "--pid", *AS_USER]
+        self._enter = entering(inside)
 
     def run(self, *command: str, **environ: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -49,7 +43,7 @@ class Managed:
         )
 
     def collate(self, *typed: str, **environ: str) -> subprocess.CompletedProcess[str]:
-        return self.run(sys.executable, "-c", RUN, *typed, **environ)
+        return self.run(sys.executable, "-c", COLLATE, *typed, **environ)
 
     def state(self, verb: str, unit: str) -> str:
         return self.run("systemctl", "--user", verb, unit).stdout.strip()
@@ -78,40 +72,13 @@ def make_command(folder: Path) -> Path:
 
 @pytest.fixture
 def managed(empty_home: Home, project: Project) -> Iterator[Managed]:
-    """The manager of a home with one store; skipped, saying why, where the machine does not allow it."""
-    if os.geteuid() != 0 or SYSTEMD is None or not shutil.which("nsenter"):
-        pytest.skip("needs root, systemd and nsenter, to run systemd --user in a namespace")
+    """The manager of a home with one store."""
     units = empty_home.path / ".config" / "systemd" / "user"
     units.mkdir(parents=True)
     (units / "default.target").write_text("[Unit]\nDescription=nothing\n")
     project(empty_home.path / "src" / "handbook")
-    namespaces = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation=private"]
-    systemd = ["sh", str(NAMESPACES), *AS_USER, SYSTEMD, "--user", "--unit=default.target"]
-    with tempfile.TemporaryFile() as log:
-        process = subprocess.Popen(
-            [*namespaces, *systemd],
-            env=empty_home.environ,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-        )
-        try:
-            assert process.stdout is not None
-            first = process.stdout.readline().strip()
-            if not first:
-                pytest.skip("this machine allows no namespace for systemd --user")
-            private = empty_home.runtime / "systemd" / "private"
-            deadline = time.monotonic() + DEADLINE_S
-            while not private.exists():
-                assert time.monotonic() < deadline, "systemd --user does not come up"
-                time.sleep(0.02)
-            yield Managed(empty_home, int(first))
-        finally:
-            try:
-                process.communicate(timeout=DEADLINE_S)  # closes its standard input, which ends it
-            finally:
-                process.kill()
-                process.wait()
+    with user_manager(empty_home.environ) as inside:
+        yield Managed(empty_home, inside)
 
 
 def at(command: Path) -> Mapping[str, str]:
