@@ -233,7 +233,7 @@ def _in_order(
     sections: Sequence[Addressed], tops: Sequence[Scored], tier: Tier, wanted: int, order: Order
 ) -> list[_Keyed]:
     """Return the best *wanted* and more of all segments' rows, in order."""
-    edge = _edge(_scores(tops), wanted)
+    edge = _edge(_scores(tops), wanted) if len(tops) > 1 else 0.0  # one alone is cut already
     keyed: list[_Keyed] = []
     for section, top in zip(sections, tops, strict=True):
         keyed += _candidates(section, _from(top, edge), tier, wanted, order)
