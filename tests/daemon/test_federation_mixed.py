@@ -119,6 +119,7 @@ async def test_the_answer_is_the_same_bytes_whatever_is_in_segments(mixed: Parts
             )
 
 
+@pytest.mark.slow
 async def test_grep_finds_the_same_in_all_formats_whatever_is_in_segments(mixed: Parts) -> None:
     patterns = ("get_command", "vector", "é", "model")
     plain = [await grep(mixed, pattern) for pattern in patterns]
@@ -126,6 +127,7 @@ async def test_grep_finds_the_same_in_all_formats_whatever_is_in_segments(mixed:
     assert [await grep(mixed, pattern) for pattern in patterns] == plain
 
 
+@pytest.mark.slow
 async def test_without_one_format_the_others_hits_keep_their_order(mixed: Parts) -> None:
     for query in QUERIES:
         whole = await search(mixed, query, limit=50)

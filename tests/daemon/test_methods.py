@@ -110,6 +110,7 @@ async def test_stores_can_be_chosen_by_name_and_format(parts: Parts) -> None:
         chosen(formats=["pdf"])
 
 
+@pytest.mark.slow
 async def test_the_cache_names_each_open_store_and_what_became_of_its_sidecar(
     parts: Parts, until: Until
 ) -> None:

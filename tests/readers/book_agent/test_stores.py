@@ -72,6 +72,7 @@ def test_a_store_gives_the_expected_code_and_warnings(case: dict[str, Any], stor
     assert _outcome(stores, case) == (case["expect"], sorted(case["warnings"]))
 
 
+@pytest.mark.slow
 def test_all_of_them_are_as_they_were_afterwards(
     stores: Path, tree: Callable[[Path], dict[str, Any]], open_at: OpenAt
 ) -> None:

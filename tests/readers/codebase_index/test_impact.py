@@ -322,6 +322,7 @@ def test_edges_that_lead_nowhere_are_not_followed(small_store: Callable[[], Any]
     assert found == Impact((), (), Coverage())
 
 
+@pytest.mark.slow
 def test_what_endless_edges_lead_to_is_cut(small_store: Callable[[], Any]) -> None:
     store = small_store()
     assert store.symbol(store.file("a.py"), "hub") == 1

@@ -274,6 +274,7 @@ def test_a_value_of_another_type_is_damage(
     assert raised.value.code == "damaged"
 
 
+@pytest.mark.slow
 def test_a_name_with_endless_edges_is_cut(small_store: Callable[[], Any]) -> None:
     store = small_store()
     file = store.file("a.py")

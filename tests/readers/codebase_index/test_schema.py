@@ -201,6 +201,7 @@ def test_values_of_other_types_are_damage_and_nothing_else(altered_store: Altere
         assert caught.value.code == "damaged"
 
 
+@pytest.mark.slow
 def test_a_line_without_an_end_is_shown_in_part(
     make_code_store: MakeStore, open_at: OpenAt, tmp_path: Path
 ) -> None:

@@ -62,6 +62,7 @@ def test_a_file_is_read_once(code_store: CodeStore) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_files_with_too_many_chunks_are_not_kept(altered_store: Altered) -> None:
     db = altered_store("DROP TRIGGER chunks_ai", MANY.format(MOST_KEPT))
     assert [_statements(db, {file}) for file in (2, 2, 1, 1, 2, 2)] == [1, 0, 1, 1, 1, 0]
