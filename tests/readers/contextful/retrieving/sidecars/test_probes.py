@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collated_readers.contextful.loading import load_store
@@ -310,6 +310,7 @@ def pair(template: Callable[[int], Path]) -> Iterator[tuple[Session, Session]]:
 
 @pytest.mark.slow
 @pytest.mark.rule("gain-never-loss")
+@settings(max_examples=40)  # of the 85 that there are
 @given(
     st.lists(st.sampled_from(["storage", "wind", "cells", "7", "zebra"]), min_size=1, max_size=3, unique=True)
 )
