@@ -176,6 +176,7 @@ async def test_a_store_that_is_examined_while_another_comes_is_examined_again_wh
         tasks.cancel_scope.cancel()
 
 
+@pytest.mark.slow
 async def test_a_store_that_changes_again_and_again_is_left_alone_for_a_while(
     parts: Parts, curious: Curious, stores: Path, put_store: PutStore, until: Until
 ) -> None:

@@ -63,7 +63,7 @@ def _lowered(text: str) -> str:
 # ---------------------------------------------------------------- the real program's answers
 
 
-@pytest.mark.parametrize("store", ["typer", "pydantic"])
+@pytest.mark.parametrize("store", ["typer", pytest.param("pydantic", marks=pytest.mark.slow)])
 def test_what_the_program_recorded_is_found_in_its_order(
     code_store: CodeStore, recorded: Recorded, store: str
 ) -> None:
@@ -102,7 +102,7 @@ def test_a_limit_cuts_the_list_and_says_so(code_store: CodeStore, limit: int) ->
 # ---------------------------------------------------------------- all of them in memory
 
 
-@pytest.mark.parametrize("store", ["typer", "pydantic"])
+@pytest.mark.parametrize("store", ["typer", pytest.param("pydantic", marks=pytest.mark.slow)])
 def test_a_table_finds_what_the_store_finds(code_store: CodeStore, store: str) -> None:
     db = code_store(f"{store}/index.sqlite")
     table = ask(db, symbol_table_of, Budget.lasting(30))
