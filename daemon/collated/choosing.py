@@ -74,8 +74,10 @@ class Choosing:
             if isinstance(reader, OwnRanking)
             for place in places
         )
-        every = frozenset(store.name for store in asked)
-        return Chosen(tuple(asked), tuple(failed), skipped, every, readers, frozenset(own))
+        by_name = {store.name: store for store in asked}
+        return Chosen(
+            tuple(asked), tuple(failed), skipped, frozenset(by_name), by_name, readers, frozenset(own)
+        )
 
     def _readers(
         self, stores: Sequence[Store]

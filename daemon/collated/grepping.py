@@ -156,7 +156,7 @@ class Grepping:
         wanted: dict[str, list[str]] = {}
         for record_id, name in batch:
             wanted.setdefault(name, []).append(record_id)
-        asked = [grep.store(grep.selection.chosen.by_name(name)) for name in wanted]
+        asked = [grep.store(grep.selection.chosen.by_name[name]) for name in wanted]
         asked = [each for each in asked if each.is_answering and not each.scans]
 
         def question(each: _Grepped) -> Callable[[StoreConnection], Matches]:

@@ -10,6 +10,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Generic, TypeVar, cast
 
@@ -49,12 +50,12 @@ class _Connection(Connection):
         # aiosqlite has no public way to run a function on its thread; the version is bounded for this.
         return cast("T", await self._execute(function, self._conn))  # type: ignore[no-untyped-call]  # as above
 
-    @property
+    @cached_property
     def store(self) -> StoreConnection:
         """Return the store; other threads may `ask` it too."""
         return cast("StoreConnection", self._conn)  # the connector makes nothing else
 
-    @property
+    @cached_property
     def signature(self) -> Signature:
         """Return the signature of the bytes that this connection reads."""
         return self.store.signature

@@ -97,7 +97,8 @@ class Search:
         self.leave_out = params.leave_out
         self.report = report
         self.query = Query(params.query, self.within, self.limit + (_SLACK if params.collapse else 0))
-        self._questions: dict[str, Question] = {}
+        self._questions: dict[str, Question] = {}  # by format
+        self._loose: dict[str, Query] = {}
         self.vectors: Vectors | None = None
         self.apart: frozenset[str] = frozenset()  # stores whose own lists are fused with their vectors'
         self.own: frozenset[str] = frozenset()  # stores whose reader makes their whole list
@@ -127,7 +128,9 @@ class Search:
         """Return the query of the tier `any`."""
         if self.ranking != "smart":
             return self.query
-        return reader.loosened(self.query, _QUESTION_WORDS, _QUESTION_LENGTH)
+        if reader.format not in self._loose:
+            self._loose[reader.format] = reader.loosened(self.query, _QUESTION_WORDS, _QUESTION_LENGTH)
+        return self._loose[reader.format]
 
     @property
     def is_plain(self) -> bool:
@@ -163,7 +166,7 @@ class Search:
 
     def asked(self, name: str) -> Searched:
         """Return the store called *name*, one of those chosen, as asked by itself."""
-        return self.searched.get(name) or self.store(self.selection.chosen.by_name(name))
+        return self.searched.get(name) or self.store(self.selection.chosen.by_name[name])
 
     def set_apart(self, names: frozenset[str], vectors: Vectors) -> None:
         """Have the stores *names* asked with *vectors*; the others' lists are fused with theirs by rank."""
@@ -188,6 +191,7 @@ class Search:
         self.vectors = vectors
         self.query = replace(self.query, is_hybrid=vectors is not None)
         self._questions.clear()  # another ranking ignores other words
+        self._loose.clear()
 
     def again(self) -> None:
         """Begin anew: a store has changed or failed, or segments have."""
@@ -196,6 +200,7 @@ class Search:
     def widen(self) -> None:
         """Rank more than before: too many hits were of equal text."""
         self.query = replace(self.query, limit=2 * self.query.limit)
+        self._loose.clear()
         for name, question in self._questions.items():
             self._questions[name] = replace(question, limit=self.query.limit)
         for each in self.searched.values():

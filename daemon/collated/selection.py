@@ -1,7 +1,6 @@
 """The stores that a request addresses, and how they fare."""
 
-from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -50,12 +49,9 @@ class Chosen(Struct, frozen=True, eq=False):
     failed: tuple[Failure, ...]
     skipped: int
     names: frozenset[str]
+    by_name: Mapping[str, Store]
     formats: tuple[tuple[Reader, NDArray[np.int64], NDArray[np.int64]], ...]
     own: frozenset[str] = frozenset()
-
-    def by_name(self, name: str) -> Store:
-        """Return the store of *stores* that is called so."""
-        return self.stores[bisect_left(self.stores, name, key=lambda store: store.name)]
 
 
 class Selection:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Set
+from functools import lru_cache
 
 from msgspec.structs import replace
 
@@ -13,6 +14,7 @@ __all__ = ["loosened_of", "match_of", "normalised", "tiers_of", "words_of"]
 
 # In Python `\w` is exactly the letters (L*), numbers (N*) and `_`, as the reference has it.
 _WORD = re.compile(r"[^\W_][\w.\-]*")
+_QUERIES = 16
 _LEADING = re.compile(r"(?<![\w.\-])[\-_.]+(?=\w)")
 _TRAILING = re.compile(r"(?<=\w)[\-_.]+(?![\w.\-])")
 
@@ -22,7 +24,12 @@ def words_of(text: str) -> list[str]:
 
     The contract normalises the text first; that was shown to change nothing for queries.
     """
-    return [stripped for word in _WORD.findall(text.lower()) if (stripped := word.strip("._-"))]
+    return list(_words(text))
+
+
+@lru_cache(_QUERIES)  # every store of a request asks for the same
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(stripped for word in _WORD.findall(text.lower()) if (stripped := word.strip("._-")))
 
 
 def normalised(text: str) -> str:
