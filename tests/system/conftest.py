@@ -1,6 +1,6 @@
 """A real daemon with directories of its own, and a plain client of its socket.
 
-Test modules cannot import each other, so everything is reached through fixtures; for annotations,
+Everything here is reached through fixtures; for annotations,
 `if TYPE_CHECKING: from tests.system.conftest import Daemon`.
 """
 
