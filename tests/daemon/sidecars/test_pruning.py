@@ -210,3 +210,23 @@ def test_rows_that_are_no_hits_do_not_count_as_found(model: Model) -> None:
     words = [(word,) for word in WORDS]
     found = Matching(segment, rows=rows, thrift=ALWAYS).best("any", words, 2, 0.0)
     assert found.rows.tolist() == [21, 23]
+
+
+def test_rows_of_better_tiers_leave_room_for_others(model: Model) -> None:
+    store = _store(
+        model,
+        0,
+        [
+            ("a.md", [], text.split())
+            for text in (*[b"the of"] * 20, *[b"whale ahab"] * 3, b"whale", b"whale the", b"ahab of")
+        ],
+    )
+    names = {store.fingerprint: "store"}
+    sections = Corpus([store.segment()], names).sections
+    query = tuple((word,) for word in (b"whale", b"ahab"))
+    for order in ORDERS:
+        for limit in range(3, 7):
+            question = Question(query, query, TIERS, limit)
+            expected = Oracle({"store": store}, ["a.md"], order).best(question)
+            assert len(expected) == limit
+            assert _best(sections, question, order, ALWAYS) == expected
