@@ -106,6 +106,12 @@ class Bench:
         """Return the files that are there."""
         return set(await anyio.to_thread.run_sync(segment_names, self.directory))
 
+    async def left(self, count: int) -> None:
+        """Wait until there are so many files: who is settled may still have old ones to remove."""
+        with anyio.fail_after(10):
+            while len(await self.names()) != count:
+                await anyio.sleep(0.002)
+
     def held(self, keeper: Keeper | None = None) -> list[str]:
         """Return the fingerprints in all segments."""
         segments = (keeper or self.keeper).segments
