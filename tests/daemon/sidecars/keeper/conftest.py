@@ -109,7 +109,7 @@ class Bench:
     async def left(self, count: int) -> None:
         """Wait until there are so many files: who is settled may still have old ones to remove."""
         with anyio.fail_after(10):
-            while len(await self.names()) != count:
+            while len(await self.names()) != count:  # noqa: ASYNC110 - nobody tells of files
                 await anyio.sleep(0.002)
 
     def held(self, keeper: Keeper | None = None) -> list[str]:
