@@ -30,10 +30,10 @@ T = TypeVar("T")
 _OPENING_S = 30.0
 _CLOSING_S = 2.0
 
-# Stores that lie in memory are asked on the event loop if all of them answer within a millisecond or two:
-# to wake a thread and be woken by it takes a good part of that. What nobody asked for some seconds may
-# have left memory, and a file has no record larger than itself.
-_AT_ONCE_S = 0.0015
+# Stores that lie in memory are asked on the event loop if all of them answer within a few milliseconds: to
+# wake a thread and be woken by it takes a good part of that. What nobody asked for some seconds may have
+# left memory, and a file has no record larger than itself.
+_AT_ONCE_S = 0.003
 _IN_MEMORY_S = 5.0
 _NEAR_BYTES = 4 * 1024 * 1024
 _STOP_S = 0.005  # for each of them, should it take longer after all
