@@ -2,6 +2,7 @@
 
 import math
 import os
+import socket
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -9,7 +10,7 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import anyio
-from anyio.abc import ByteStream, TaskGroup
+from anyio.abc import ByteStream, SocketAttribute, TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from msgspec import Struct
 
@@ -169,16 +170,32 @@ class AsyncClient:
             self._followers.discard(sender)
 
     async def _send(self, message: bytes, timeout_s: float) -> None:
+        rest = message if self._sending.locked() else self._unsent(message)
+        if not rest:
+            return
         # Shielded, since half a frame would end the connection for every other task.
         with anyio.move_on_after(timeout_s, shield=True):
             try:
                 async with self._sending:
-                    await self._stream.send(message)
+                    await self._stream.send(rest)
             except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
                 raise DaemonUnreachable(f"the daemon at {self._path} went away") from error
             return
         self._stop(DaemonUnreachable(f"the daemon at {self._path} does not read what it is sent"))
         await anyio.aclose_forcefully(self._stream)
+
+    def _unsent(self, message: bytes) -> bytes:
+        """Send what the system takes at once, which is most often all, and return the rest.
+
+        A stream's own `send` first gives way to all other tasks.
+        """
+        raw: object = self._stream.extra(SocketAttribute.raw_socket)  # noqa: S610 - no Django
+        if not isinstance(raw, socket.socket):
+            return message
+        try:
+            return message[raw.send(message) :]
+        except OSError:  # it is full, or broken, which the stream says in its own words
+            return message
 
     async def _listen(self) -> None:
         failure: Exception = DaemonUnreachable(f"the daemon at {self._path} closed the connection")
