@@ -251,7 +251,11 @@ class Session:
                 cancelled = RequestFailed("cancelled", "the request was cancelled")
                 reply = self._codec_of().failure(request_id, cancelled)
             del self._running[request_id]  # before the reply is out: the client may use the id again at once
-            self._stream.send(reply)
+            if self._running:  # which may be answered in this turn too
+                self._stream.send(reply)
+            else:
+                self._stream.put(reply)
+                self._stream.flush()
             await self._stream.settle()  # a daemon that stops has not answered before
         finally:
             self._methods.gauges.in_flight -= 1

@@ -2,11 +2,10 @@
 
 import asyncio
 import select
-from typing import cast
+from typing import Self, cast
 
 import anyio
 import mcp_types as types
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.server.lowlevel import NotificationOptions
 from mcp.server.session import ServerSession
 from mcp.server.subscriptions import (
@@ -51,58 +50,79 @@ async def serve(
     told = _Told(bus)
     server = make_server(link, listen=ListenHandler(bus), budget_tokens=budget_tokens)
     server.add_notification_handler("notifications/initialized", types.NotificationParams, told.begin)
-    wire = _Wire(reader, writer)
     options = server.create_initialization_options(
         NotificationOptions(resources_changed=True, tools_changed=True)
     )
     async with anyio.create_task_group() as session:
-        session.start_soon(wire.write, session.cancel_scope)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(tell_changes, link, link.known, Scope(), told.tell)
-            tasks.start_soon(wire.read)
-            await server.run(wire.inbound, wire.outbound, options)
-            tasks.cancel_scope.cancel()
+        wire = _Wire(reader, writer, session.cancel_scope)
+        session.start_soon(tell_changes, link, link.known, Scope(), told.tell)
+        await server.run(wire, wire, options)
+        session.cancel_scope.cancel()
     if wire.is_answered:
         writer.write(FAREWELL)
 
 
 class _Wire:
-    """The lines of both directions, and which requests have no answer yet.
+    """The lines of both directions, which the SDK takes for its two streams, and what has no answer yet.
 
-    `is_answered` is true once the agent has ended its input and no request is left.
+    With streams of memory and tasks in between, each call would wait for three more turns of the loop, which
+    take a tenth of it. `is_answered` is true once the agent has ended its input and no request is left.
     """
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, session: anyio.CancelScope
+    ) -> None:
         self._reader = reader
         self._writer = writer
+        self._session = session
         self.is_answered = False
         self._unanswered: set[types.RequestId] = set()
-        self._arrived, self.inbound = _stream()
-        self.outbound, self._leaving = _stream()
 
-    async def read(self) -> None:
-        """Hand over what the agent says, and its end once it was answered: the SDK answers nothing after."""
-        async with self._arrived:
-            while line := await self._line():
-                if message := await self._understood(line):
-                    await self._arrived.send(SessionMessage(message))
-            while self._unanswered and not self._is_gone():  # noqa: ASYNC110 - the end of a session
-                await anyio.sleep(_LOOK_S)
-            self.is_answered = self._reader.at_eof() and not self._unanswered
+    async def __aenter__(self) -> Self:
+        return self
 
-    async def write(self, session: anyio.CancelScope) -> None:
-        """Write what the agent is told; end *session* when there is nobody to read it."""
-        async with self._leaving:
-            try:
-                async for leaving in self._leaving:
-                    message = leaving.message
-                    text = message.model_dump_json(by_alias=True, exclude_unset=True)
-                    self._writer.write(text.encode() + b"\n")
-                    await self._writer.drain()
-                    if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
-                        self._unanswered.discard(cast("types.RequestId", message.id))
-            except OSError:
-                session.cancel()
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Do nothing: whoever made the streams closes them, in both directions at once."""
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage:
+        """Return what the agent says next, its end once it was answered: the SDK answers nothing after."""
+        while line := await self._line():
+            if message := await self._understood(line):
+                return SessionMessage(message)
+        while self._unanswered and not self._is_gone():  # noqa: ASYNC110 - the end of a session
+            await anyio.sleep(_LOOK_S)
+        self.is_answered = self._reader.at_eof() and not self._unanswered
+        raise StopAsyncIteration
+
+    async def receive(self) -> SessionMessage:
+        """Return what the agent says next.
+
+        Raises:
+            anyio.EndOfStream: it says nothing more.
+        """
+        try:
+            return await anext(self)
+        except StopAsyncIteration:
+            raise anyio.EndOfStream from None
+
+    async def send(self, leaving: SessionMessage, /) -> None:
+        """Tell the agent something, as fast as it reads; end the session when there is nobody to read it."""
+        message = leaving.message
+        text = message.model_dump_json(by_alias=True, exclude_unset=True)
+        try:
+            self._writer.write(text.encode() + b"\n")
+            await self._writer.drain()
+        except OSError as error:
+            self._session.cancel()
+            raise anyio.BrokenResourceError from error
+        if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
+            self._unanswered.discard(cast("types.RequestId", message.id))
 
     async def _line(self) -> bytes:
         try:
@@ -133,7 +153,7 @@ class _Wire:
 
     async def _refuse(self, code: int, words: str) -> None:
         error = types.JSONRPCError(jsonrpc="2.0", id=None, error=types.ErrorData(code=code, message=words))
-        await self.outbound.send(SessionMessage(error))
+        await self.send(SessionMessage(error))
 
     def _is_gone(self) -> bool:
         """Tell whether the other end is closed for good, and not for writing alone."""
@@ -142,10 +162,6 @@ class _Wire:
         poll = select.poll()
         poll.register(self._writer.get_extra_info("socket").fileno(), 0)
         return any(events & (select.POLLHUP | select.POLLERR) for _, events in poll.poll(0))
-
-
-def _stream() -> tuple[MemoryObjectSendStream[SessionMessage], MemoryObjectReceiveStream[SessionMessage]]:
-    return anyio.create_memory_object_stream[SessionMessage](0)
 
 
 class _Told:
