@@ -33,7 +33,8 @@ __all__ = ["Grepping"]
 _MATCH_BYTES = 500  # what a match costs in memory beside its line, for the cache's account
 _SHORTEST = 3  # bytes of a literal by which records can be looked up
 # Records that are asked for in one go, at first and at most; candidates that are put in order at first.
-_FIRST, _MOST = 64, 1_024
+_FIRST, _MOST = 16, 1_024
+_SPARE = 4  # most candidates match: one in so many may not before more are asked for
 _ORDERED = 1_024
 
 _Candidate = tuple[str, str]
@@ -143,7 +144,7 @@ class Grepping:
 
     async def _verify(self, grep: _Grep, candidates: Iterator[_Candidate], budget: Budget) -> None:
         """Ask of *candidates*, best first, until one more than the limit match or all were asked."""
-        size = max(_FIRST, 2 * grep.limit)
+        size = max(_FIRST, grep.limit + grep.limit // _SPARE)
         while grep.verified <= grep.limit:
             batch = list(islice(candidates, size))
             if not batch:

@@ -55,16 +55,22 @@ def _candidates(db: sqlite3.Connection, pattern: Pattern, within: str | None) ->
         with closing(db.execute(_ALL.format(holds), wanted)) as rows:
             yield from rows
         return
-    # Those given are looked at one after the other; where none are, all at once, for their ids alone.
+    one = _ALL.format(f"s.id = ? AND {holds}")
+    for record_id in _ids(db, pattern, within, holds, wanted):
+        yield from db.execute(one, (record_id, *wanted)).fetchall()
+
+
+def _ids(
+    db: sqlite3.Connection, pattern: Pattern, within: str | None, holds: str, wanted: list[str]
+) -> list[str]:
+    """Return the ids to be looked at one after the other: those given, or those that hold what is wanted."""
+    if within is None:
+        return sorted(set(pattern.among or ()))
     conditions, arguments = ([holds], list(wanted)) if pattern.among is None else ([_AMONG], [])
     if pattern.among is not None:
         arguments.append(json.dumps(pattern.among))
-    if within is not None:
-        conditions.append(IN_FILTER)
-        arguments.append(within)
-    one = _ALL.format(f"s.id = ? AND {holds}")
-    for (record_id,) in db.execute(_IDS.format(" AND ".join(conditions)), arguments).fetchall():
-        yield from db.execute(one, (record_id, *wanted)).fetchall()
+    rows = db.execute(_IDS.format(" AND ".join((*conditions, IN_FILTER))), (*arguments, within)).fetchall()
+    return [record_id for (record_id,) in rows]
 
 
 def texts_of(db: sqlite3.Connection) -> Iterator[tuple[str, bytes]]:
