@@ -68,6 +68,7 @@ class AsyncClient:
         self._failure: Exception | None = DaemonUnreachable(_NOT_CONNECTED)
         self._sending = anyio.Lock(fast_acquire=True)
         self._stream: ByteStream
+        self._socket: socket.socket | None = None
         self._tasks: TaskGroup
 
     async def __aenter__(self) -> Self:
@@ -80,6 +81,8 @@ class AsyncClient:
             self._stream = await anyio.connect_unix(self._path)
         except OSError as error:
             raise unreachable(self._path, error) from error
+        raw: object = self._stream.extra(SocketAttribute.raw_socket)  # noqa: S610 - no Django
+        self._socket = raw if isinstance(raw, socket.socket) else None
         self._failure = None
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
@@ -189,11 +192,10 @@ class AsyncClient:
 
         A stream's own `send` first gives way to all other tasks.
         """
-        raw: object = self._stream.extra(SocketAttribute.raw_socket)  # noqa: S610 - no Django
-        if not isinstance(raw, socket.socket):
+        if self._socket is None:
             return message
         try:
-            return message[raw.send(message) :]
+            return message[self._socket.send(message) :]
         except OSError:  # it is full, or broken, which the stream says in its own words
             return message
 
