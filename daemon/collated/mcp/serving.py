@@ -121,8 +121,9 @@ class _Wire:
         except OSError as error:
             self._session.cancel()
             raise anyio.BrokenResourceError from error
-        if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
-            self._unanswered.discard(cast("types.RequestId", message.id))
+        finally:  # whoever is cancelled while it drains has written it all the same
+            if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
+                self._unanswered.discard(cast("types.RequestId", message.id))
 
     async def _line(self) -> bytes:
         try:
