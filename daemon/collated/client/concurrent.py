@@ -81,8 +81,7 @@ class AsyncClient:
             self._stream = await anyio.connect_unix(self._path)
         except OSError as error:
             raise unreachable(self._path, error) from error
-        raw: object = self._stream.extra(SocketAttribute.raw_socket)  # noqa: S610 - no Django
-        self._socket = raw if isinstance(raw, socket.socket) else None
+        self._socket = _plain(self._stream.extra(SocketAttribute.raw_socket))  # noqa: S610 - no Django
         self._failure = None
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
@@ -237,3 +236,8 @@ class AsyncClient:
             waiting.arrived.set()
         for follower in self._followers:
             follower.close()
+
+
+def _plain(raw: object) -> socket.socket | None:
+    """Return a socket that sends at once or not at all; another event loop's may not."""
+    return raw if isinstance(raw, socket.socket) else None

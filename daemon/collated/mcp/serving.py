@@ -2,6 +2,7 @@
 
 import asyncio
 import select
+from types import TracebackType
 from typing import Self, cast
 
 import anyio
@@ -57,9 +58,9 @@ async def serve(
         wire = _Wire(reader, writer, session.cancel_scope)
         session.start_soon(tell_changes, link, link.known, Scope(), told.tell)
         await server.run(wire, wire, options)
+        if wire.is_answered:
+            writer.write(FAREWELL)
         session.cancel_scope.cancel()
-    if wire.is_answered:
-        writer.write(FAREWELL)
 
 
 class _Wire:
@@ -81,7 +82,12 @@ class _Wire:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:
