@@ -2,6 +2,7 @@
 
 import asyncio
 import select
+from contextlib import suppress
 from types import TracebackType
 from typing import Self, cast
 
@@ -160,7 +161,8 @@ class _Wire:
 
     async def _refuse(self, code: int, words: str) -> None:
         error = types.JSONRPCError(jsonrpc="2.0", id=None, error=types.ErrorData(code=code, message=words))
-        await self.send(SessionMessage(error))
+        with suppress(anyio.BrokenResourceError):  # there is nobody to be told
+            await self.send(SessionMessage(error))
 
     def _is_gone(self) -> bool:
         """Tell whether the other end is closed for good, and not for writing alone."""

@@ -1,30 +1,37 @@
 """Routes and admits: what is answered before the SDK sees a request."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from http import HTTPStatus
 from importlib.util import find_spec
+from typing import Any
 
 import anyio
 import anyio.lowlevel
 from anyio import to_thread
+from msgspec import json
 from starlette import types
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
 
 from collated import __version__
+from collated.errors import CODES
 from collated.mcp.scope import Scope
 from collated_readers.contextful.wire import BACKENDS
 
+from .calls import Calls
 from .credentials import Credential, NotAdmitted, admit, bearer
 from .hosts import is_host_allowed, is_origin_allowed
 from .keyring import Keyring
+from .wishes import called, cancelled
 
 __all__ = ["App"]
 
 Answer = Callable[[Scope, types.Scope, types.Receive, types.Send], Awaitable[None]]
 
 _HYDRATED_S = 2.0
+_CANCELLED = {"jsonrpc": "2.0", "error": {"code": CODES["cancelled"].number, "message": "it was cancelled"}}
 _LINKED = BACKENDS if find_spec("duckdb") else ()
 
 
@@ -39,6 +46,7 @@ class App:
         self._keyring = keyring
         self._answer = answer
         self._is_hydrated = is_hydrated
+        self._calls = Calls()
 
     async def __call__(self, scope: types.Scope, receive: types.Receive, send: types.Send) -> None:
         """Answer one request."""
@@ -68,16 +76,15 @@ class App:
         except NotAdmitted as error:
             await _refused(error)(scope, receive, send)
             return
-        with anyio.CancelScope() as answering:
-
-            async def send_while_admitted(message: types.Message) -> None:
-                # A stream may outlast its credential: what is sent by the piece is admitted by the piece.
-                if message.get("more_body") and not await self._is_admitted_still(headers, credential):
-                    answering.cancel()
-                    await anyio.lowlevel.checkpoint()
-                await send(message)
-
-            await self._answer(Scope(credential.stores), scope, receive, send_while_admitted)
+        body: bytes = scope["state"]["body"]
+        if (taken_back := cancelled(body)) is not None:
+            self._calls.cancel(credential.id, taken_back)
+        request = called(body)
+        with self._calls.under(credential.id, request) as answering:
+            pieces = _Pieces(send, partial(self._is_admitted_still, headers, credential), answering)
+            await self._answer(Scope(credential.stores), scope, receive, pieces)
+        if answering.cancelled_caught and not pieces.is_revoked:
+            await pieces.end(_CANCELLED | {"id": request})
 
     async def _is_admitted_still(self, headers: Headers, credential: Credential) -> bool:
         try:
@@ -119,3 +126,34 @@ def _refused(error: NotAdmitted) -> Response:
 
 def _failed(status: int, message: str, **headers: str) -> Response:
     return JSONResponse({"error": message}, status, headers)
+
+
+class _Pieces:
+    """An answer on its way, which may outlast its credential: what is sent by the piece is admitted by it."""
+
+    def __init__(
+        self, send: types.Send, is_admitted: Callable[[], Awaitable[bool]], answering: anyio.CancelScope
+    ) -> None:
+        self._send = send
+        self._is_admitted = is_admitted
+        self._answering = answering
+        self._has_begun = False
+        self.is_revoked = False
+
+    async def __call__(self, message: types.Message) -> None:
+        if message.get("more_body") and not await self._is_admitted():
+            self.is_revoked = True
+            self._answering.cancel()
+            await anyio.lowlevel.checkpoint()
+        self._has_begun |= bool(message.get("body"))
+        await self._send(message)
+
+    async def end(self, message: Mapping[str, Any]) -> None:
+        """Send *message* as the whole answer, or as the last event of a stream that has begun."""
+        body = json.encode(message)
+        if self._has_begun:
+            body = b"event: message\r\ndata: " + body + b"\r\n\r\n"
+        else:
+            headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+            await self._send({"type": "http.response.start", "status": HTTPStatus.OK, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body})

@@ -78,7 +78,7 @@ async def send_all(stream: SocketStream, data: bytes, stall_s: float) -> None:
 
 
 async def exchange(stream: SocketStream, app: ASGIApp, patience: Patience, state: Mapping[str, Any]) -> None:
-    """Read a request from *stream* and have *app* answer it, which finds *state* in its scope.
+    """Read a request from *stream* and have *app* answer it, which finds *state* and the body in its scope.
 
     Raises:
         ClientGone: the client went away before its request was whole.
@@ -95,7 +95,7 @@ async def exchange(stream: SocketStream, app: ASGIApp, patience: Patience, state
         tasks.start_soon(_cancel_when_gone, stream, tasks.cancel_scope)
         answer = _Answer(stream, connection, patience.stall_s, tasks.cancel_scope)
         answer.is_bodiless = request.method == b"HEAD"
-        scope = {**_scope(request, address), "state": dict(state)}
+        scope = {**_scope(request, address), "state": {**state, "body": body}}
         await _run(app, scope, _receiver(body), answer)
         tasks.cancel_scope.cancel()
 
@@ -205,7 +205,7 @@ class _Answer:
         self._connection = connection
         self._stall_s = stall_s
         self._scope = scope
-        self._head = b""
+        self._head: h11.Response | None = None  # until there is something of the body, it may be another
         self._sending = anyio.Lock(fast_acquire=True)  # a stream's events and pings come from two tasks
         self.is_bodiless = False
 
@@ -213,9 +213,10 @@ class _Answer:
         if message["type"] == "http.response.start":
             kept = [each for each in message["headers"] if each[0].lower() != b"connection"]
             headers = [*kept, (b"connection", b"close")]
-            self._head = self._encoded(h11.Response(status_code=message["status"], headers=headers))
+            self._head = h11.Response(status_code=message["status"], headers=headers)
             return
-        data, self._head = self._head, b""
+        head, self._head = self._head, None
+        data = self._encoded(head) if head is not None else b""
         body = message.get("body", b"")
         if body and not self.is_bodiless:
             data += self._encoded(h11.Data(data=body))
@@ -225,7 +226,7 @@ class _Answer:
 
     async def fail(self) -> None:
         """Say that the server is at fault, unless the answer's head is out already."""
-        if self._head or self._connection.our_state is h11.SEND_RESPONSE:
+        if self._connection.our_state is h11.SEND_RESPONSE:
             await self._send(refusal(HTTPStatus.INTERNAL_SERVER_ERROR))
 
     def _encoded(self, event: h11.Response | h11.Data | h11.EndOfMessage) -> bytes:

@@ -47,10 +47,9 @@ class Faces:
             if caller not in self._made:
                 self._made[caller] = await self._tasks.start(self._keep, caller)
         face = self._made[caller]
-        request = await receive()  # an exchange has the body whole
-        is_streamed = is_progress_wanted(request["body"], Headers(scope=scope).get("accept", ""))
+        is_streamed = is_progress_wanted(scope["state"]["body"], Headers(scope=scope).get("accept", ""))
         manager = face.streaming if is_streamed else face.plain
-        await manager.handle_request(scope, _again(request, receive), send)
+        await manager.handle_request(scope, receive, send)
 
     async def _keep(self, caller: Scope, *, task_status: TaskStatus[_Face]) -> None:
         server = self._make(caller)
@@ -65,13 +64,3 @@ def _manager(server: Server[Any], *, is_json: bool) -> StreamableHTTPSessionMana
     return StreamableHTTPSessionManager(
         server, json_response=is_json, stateless=True, max_request_body_size=BODY_LIMIT_BYTES
     )
-
-
-def _again(request: types.Message, receive: types.Receive) -> types.Receive:
-    """Return a `receive` that begins with *request*."""
-    messages = [request]
-
-    async def replay() -> types.Message:
-        return messages.pop() if messages else await receive()
-
-    return replay

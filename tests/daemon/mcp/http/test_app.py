@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,6 +12,7 @@ import anyio
 import anyio.to_thread
 import pytest
 from msgspec.structs import replace
+from starlette.responses import Response
 from starlette.types import Receive, Send
 
 from collated.mcp.http import keyring
@@ -130,3 +132,39 @@ async def test_an_answer_that_ends_is_not_cut_at_its_end(serve: Serve, files: Fi
         pieces.last = True
         pieces.more.set()
         assert b"end" in await client.rest()
+
+
+def posted(port: int, message: dict[str, Any]) -> bytes:
+    """Return a request with *message* and the credential."""
+    body = json.dumps(message).encode()
+    head = (
+        f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {TOKEN}\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+async def test_a_stream_whose_call_is_taken_back_ends_with_that(serve: Serve, files: Files) -> None:
+    pieces = Pieces()
+
+    async def answer(caller: object, scope: Any, receive: Receive, send: Send) -> None:
+        is_call = b"tools/call" in scope["state"]["body"]
+        await (
+            pieces(caller, scope, receive, send)
+            if is_call
+            else Response(status_code=202)(scope, receive, send)
+        )
+
+    service = await serve(Limits(2), App("test", files.keyring, answer, is_hydrated))
+    async with await service.client() as client:
+        await client.send(posted(service.port, {"jsonrpc": "2.0", "id": 7, "method": "tools/call"}))
+        with anyio.fail_after(10):
+            while b"piece" not in await client.stream.receive():
+                pass
+        for request in (8, 7):
+            told = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": request}}
+            assert b" 202 " in await service.ask(posted(service.port, told))
+        rest = await client.rest()
+    assert b'"id":7' in rest
+    assert b"-32800" in rest
+    assert rest.endswith(b"0\r\n\r\n")  # the stream is whole

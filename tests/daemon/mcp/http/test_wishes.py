@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from collated.mcp.http.wishes import is_progress_wanted
+from collated.mcp.http.wishes import called, cancelled, is_progress_wanted
 
 BOTH = "application/json, text/event-stream"
 WANTED: dict[str, Any] = {
@@ -82,3 +82,23 @@ def test_random_bytes_are_never_an_error() -> None:
             at = chance.randrange(len(sent))
             sent[at : at + chance.randrange(4)] = chance.randbytes(chance.randrange(4))
         assert is_progress_wanted(bytes(sent), BOTH) in (True, False)
+
+
+@pytest.mark.parametrize(
+    ("body", "request_id", "taken_back"),
+    [
+        (b'{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{}}', 3, None),
+        (b'{"jsonrpc":"2.0","id":"a","method":"tools/list"}', "a", None),
+        (b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}', None, 3),
+        (b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a"}}', None, "a"),
+        (b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":true}}', None, None),
+        (b'{"jsonrpc":"2.0","method":"notifications/cancelled"}', None, None),
+        (b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"requestId":3}}', None, None),
+        (b'{"jsonrpc":"2.0","id":3,"result":{}}', None, None),
+        (b'{"jsonrpc":"2.0","id":null,"method":"tools/call"}', None, None),
+        *((body, None, None) for body in (b"", b"{", b"\xff", b"[" * 100_000, b"[]", b"3")),
+    ],
+)
+def test_what_is_called_and_what_is_taken_back(body: bytes, request_id: object, taken_back: object) -> None:
+    assert called(body) == request_id
+    assert cancelled(body) == taken_back

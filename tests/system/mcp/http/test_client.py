@@ -186,6 +186,7 @@ async def test_a_call_that_the_client_cancels_is_cancelled_in_the_store(
             await until(lambda: in_flight() == 1)
             tasks.cancel_scope.cancel()
         await until(lambda: in_flight() == 0)
+        await client.list_tools()  # the client cannot end while an answer that nobody wants comes in
 
 
 async def test_a_daemon_that_dies_is_told_and_the_next_call_reaches_another(

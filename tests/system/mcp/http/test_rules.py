@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tests.system.mcp.http.conftest import Answer, Http, MakeHttp
 
     Take = Callable[[http.client.HTTPConnection], Answer]
+    SendSlow = Callable[[Http], http.client.HTTPConnection]
 
 pytestmark = pytest.mark.slow
 
@@ -417,3 +418,33 @@ def test_a_client_that_goes_away_cancels_its_question_in_the_daemon(
     slow.daemon.wait_for(lambda: in_flight(slow) == 1, what="the search to begin")
     connection.close()
     slow.daemon.wait_for(lambda: in_flight(slow) == 0, what="the search to be cancelled")
+
+
+def test_a_call_that_its_caller_takes_back_is_cancelled(slow: Http, send_slow: SendSlow, take: Take) -> None:
+    """As clients of 2025-11-25 do; those of 2026-07-28 close the connection."""
+    slow.start()
+    other = slow.new_credential("other")
+    held = send_slow(slow)
+
+    def take_back(token: str, request: int) -> None:
+        told = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": request}}
+        answer = slow.ask("POST", "/mcp", json.dumps(told).encode(), slow.headers(token))
+        assert answer.status == 202
+
+    take_back(other, 7)
+    take_back(slow.token, 8)
+    assert in_flight(slow) == 1
+    take_back(slow.token, 7)
+    answer = take(held)
+    assert (answer.status, answer.json["id"], answer.json["error"]["code"]) == (200, 7, -32800)
+    slow.daemon.wait_for(lambda: in_flight(slow) == 0, what="the search to be cancelled")
+
+
+def test_of_two_calls_of_one_id_neither_is_taken_back(slow: Http, send_slow: SendSlow) -> None:
+    slow.start()
+    held = [send_slow(slow), send_slow(slow)]
+    told = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}
+    assert slow.ask("POST", "/mcp", json.dumps(told).encode(), slow.headers()).status == 202
+    assert in_flight(slow) == len(held)
+    for each in held:
+        each.close()
