@@ -138,6 +138,9 @@ async def test_progress_is_told_to_who_asks_for_it(every_kind: Home, agent: Agen
 async def test_a_cancelled_call_is_cancelled_in_the_store(
     slow: Home, agent: Agent, slow_query: str, mode: str
 ) -> None:
+    # So that it is not answered, or given up, while its end is waited for.
+    slow.daemon.configure("[search]\ndeadline_s = 50\nranking = 'contract'\n")
+    slow.daemon.ask("reload")
     async with agent(slow.daemon, mode=mode) as client:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(client.call_tool, "search", {"query": slow_query})

@@ -33,7 +33,7 @@ def every_kind_http(every_kind: Home, make_shared_http: MakeHttp) -> Http:
 @pytest.fixture
 def slow_http(slow: Home, make_http: MakeHttp) -> Http:
     """A server of `slow`, where nothing but the client ends what takes long."""
-    slow.daemon.configure("[search]\ndeadline_s = 50\n")
+    slow.daemon.configure("[search]\ndeadline_s = 50\nranking = 'contract'\n")
     slow.daemon.ask("reload")
     return make_http(slow.daemon).start()
 

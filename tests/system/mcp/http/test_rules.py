@@ -48,7 +48,7 @@ def slow(
     make_http: MakeHttp,
 ) -> Http:
     """A server, not started, of a store that keeps one question busy for many seconds."""
-    daemon = start_daemon("[search]\ndeadline_s = 50\n")
+    daemon = start_daemon("[search]\ndeadline_s = 50\nranking = 'contract'\n")
     make_slow_store(daemon.stores / "slow.sqlite")
     make_store(daemon.stores / "docs.sqlite", {"guide.md": "# Guide\n\nIt is quick.\n"})
     for name in ("slow", "docs"):
