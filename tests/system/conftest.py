@@ -350,7 +350,8 @@ SLOW_QUERY = " ".join(["la"] * 200)
 def make_slow_store(make_store: Callable[..., Path]) -> MakeSlowStore:
     """`make_slow_store(path)` writes a store that keeps `slow_query` busy for many seconds.
 
-    It is in rollback mode, and sound; `quick` finds one section at once.
+    It is in rollback mode; `quick` finds one section at once. Its songs have no records, for which rankings
+    by summed statistics, the default one of them, find it damaged within seconds.
     """
 
     def make(path: Path) -> Path:
