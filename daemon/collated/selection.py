@@ -40,7 +40,8 @@ class Asked:
 class Chosen(Struct, frozen=True, eq=False):
     """The stores that a request addresses, by name.
 
-    `stores` can be asked, `failed` cannot, and `skipped` lack the capability. `formats` are the readers,
+    `stores` can be asked, `failed` cannot, and `skipped` lack the capability. `names`, whose hash is made
+    once, and `by_name` are those of `stores`. `formats` are the readers,
     each with the places of its stores in `stores` and in the inventory's filters. `own` are the names of
     those whose reader makes their whole list (`OwnRanking`).
     """

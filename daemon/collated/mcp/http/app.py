@@ -77,9 +77,9 @@ class App:
             await _refused(error)(scope, receive, send)
             return
         body: bytes = scope["state"]["body"]
-        if (taken_back := cancelled(body)) is not None:
-            self._calls.cancel(credential.id, taken_back)
         request = called(body)
+        if request is None and (taken_back := cancelled(body)) is not None:
+            self._calls.cancel(credential.id, taken_back)
         with self._calls.under(credential.id, request) as answering:
             pieces = _Pieces(send, partial(self._is_admitted_still, headers, credential), answering)
             await self._answer(Scope(credential.stores), scope, receive, pieces)

@@ -43,9 +43,10 @@ class Faces:
         self, caller: Scope, scope: types.Scope, receive: types.Receive, send: types.Send
     ) -> None:
         """Have the server of *caller* answer a request, as ASGI has it."""
-        async with self._making:
-            if caller not in self._made:
-                self._made[caller] = await self._tasks.start(self._keep, caller)
+        if caller not in self._made:  # a lock gives way to other tasks even where nobody holds it
+            async with self._making:
+                if caller not in self._made:
+                    self._made[caller] = await self._tasks.start(self._keep, caller)
         face = self._made[caller]
         is_streamed = is_progress_wanted(scope["state"]["body"], Headers(scope=scope).get("accept", ""))
         manager = face.streaming if is_streamed else face.plain
